@@ -46,6 +46,7 @@ from twinlog_checkpoint.groups.instruments import observe_flows
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
+from twinlog_checkpoint.translation.translation import Verdict
 from twinlog_checkpoint.translators import FlowClusters, SharedDependencies
 
 # Asks the source service for the state of each partition's copy.
@@ -244,9 +245,14 @@ async def _clusters(context: ServiceContext, stack: AsyncExitStack, entry: Check
         checkpoints_reader=await context.clusters.get(target),
         checkpoints_writer=await context.clusters.get(clients.checkpoints_writer),
         source_log=await _log_side(
-            context, stack, source, read_committed=copied, changes=entry.transforms.changes
+            context,
+            stack,
+            source,
+            Verdict.SOURCE_UNREADABLE,
+            read_committed=copied,
+            changes=entry.transforms.changes,
         ),
-        target_log=await _log_side(context, stack, target, read_committed=True),
+        target_log=await _log_side(context, stack, target, Verdict.TARGET_UNREADABLE, read_committed=True),
     )
 
 
@@ -254,6 +260,7 @@ async def _log_side(
     context: ServiceContext,
     stack: AsyncExitStack,
     client: ClientConfig,
+    unreadable: Verdict,
     *,
     read_committed: bool,
     changes: Callable[[str], ChangeRecords | None] = lambda _topic: None,
@@ -265,6 +272,7 @@ async def _log_side(
     return LogSide(
         admin=await context.clusters.get(client),
         log=BatchLog(BatchReader(session, read_committed=read_committed), changes),
+        unreadable=unreadable,
         end=OffsetSpec.LAST_STABLE if read_committed else OffsetSpec.LATEST,
         open_transactions=partial(open_transactions, session),
     )

@@ -132,7 +132,7 @@ def assemble_translators(
     # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
     routed = RoutedTranslator(
         floor=FloorTranslator(lambda: tail.store),
-        target=clusters.target,
+        target=clusters.target_log,
         counterpart=partial(target_partition, entry.policy, entry.flow),
     )
     forward = ApartTranslator(

@@ -31,6 +31,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.moves.planning.decision import CopyReport
 from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.translation import Verdict
 from twinlog_checkpoint.translators import FlowClusters, SharedDependencies
 from unit.checkpoint.record_log import RecordLog
 from unit.name_lists import group_lists, topic_lists
@@ -157,9 +158,14 @@ class CheckpointFlowRig:
             source_log=LogSide(
                 admin=self.source,
                 log=RecordLog(self.source.reader()),
+                unreadable=Verdict.SOURCE_UNREADABLE,
                 open_transactions=self._open_transactions,
             ),
-            target_log=LogSide(admin=self.target, log=RecordLog(self.target.reader())),
+            target_log=LogSide(
+                admin=self.target,
+                log=RecordLog(self.target.reader()),
+                unreadable=Verdict.TARGET_UNREADABLE,
+            ),
         )
         return assemble_flow(self._entry(), clusters, self.around())
 
@@ -177,8 +183,16 @@ class CheckpointFlowRig:
             syncs=self.target,
             checkpoints_reader=self.source,
             checkpoints_writer=self.source,
-            source_log=LogSide(admin=self.target, log=RecordLog(self.target.reader())),
-            target_log=LogSide(admin=self.source, log=RecordLog(self.source.reader())),
+            source_log=LogSide(
+                admin=self.target,
+                log=RecordLog(self.target.reader()),
+                unreadable=Verdict.SOURCE_UNREADABLE,
+            ),
+            target_log=LogSide(
+                admin=self.source,
+                log=RecordLog(self.source.reader()),
+                unreadable=Verdict.TARGET_UNREADABLE,
+            ),
         )
         assemble = assemble_flow_elsewhere if elsewhere else assemble_flow
         parts = assemble(self._entry(B_TO_A), clusters, self.around())

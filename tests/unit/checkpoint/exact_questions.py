@@ -25,6 +25,16 @@ def floor_translator(logs: MirroredLogs) -> FloorTranslator:
     return FloorTranslator(lambda: logs.store)
 
 
+def source_side(logs: MirroredLogs) -> LogSide:
+    log = RecordLog(logs.source.reader())
+    return LogSide(admin=logs.source, log=log, unreadable=Verdict.SOURCE_UNREADABLE)
+
+
+def target_side(logs: MirroredLogs) -> LogSide:
+    log = RecordLog(logs.target.reader())
+    return LogSide(admin=logs.target, log=log, unreadable=Verdict.TARGET_UNREADABLE)
+
+
 def translator(
     logs: MirroredLogs,
     *,
@@ -32,8 +42,8 @@ def translator(
     on_read_bytes: Callable[[int], None] = lambda size: None,
 ) -> ExactTranslator:
     return ExactTranslator(
-        here=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
-        there=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
+        here=source_side(logs),
+        there=target_side(logs),
         counterpart=lambda partition: COPY,
         pairs=lambda partition: logs.history.begun(partition, IDS),
         floor=floor_translator(logs),
@@ -49,8 +59,8 @@ def translator_back(logs: MirroredLogs) -> ExactTranslator:
         return ReversedPairs(logs.history.begun(ORIGIN, IDS))
 
     return ExactTranslator(
-        here=LogSide(admin=logs.target, log=RecordLog(logs.target.reader())),
-        there=LogSide(admin=logs.source, log=RecordLog(logs.source.reader())),
+        here=target_side(logs),
+        there=source_side(logs),
         counterpart=lambda partition: ORIGIN,
         pairs=pairs,
         floor=PairsFloor(lambda: True, pairs),

@@ -9,7 +9,7 @@ from twinlog.kafka.ports import LogAdmin, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.translation.log_sides import log_bounds
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.translation import LogBounds, SourcePosition, Translation, Verdict
 
 MAX_QUERIES = 10_000
 
@@ -57,11 +57,13 @@ async def answer_queries(
     forward = direction is Direction.FORWARD
     here, translator = (parts.source_log, parts.forward) if forward else (parts.target_log, parts.back)
     offsets = await _resolved(here.admin, queries)
-    bounds = await log_bounds(here.admin, {query.partition for query in queries})
+    bounds = await here.bounds({query.partition for query in queries})
     past_lso = {
         query.partition
         for query, offset in zip(queries, offsets, strict=True)
-        if offset is not None and query.partition in bounds and offset > bounds[query.partition].end
+        if offset is not None
+        and isinstance(log := bounds.get(query.partition), LogBounds)
+        and offset > log.end
     }
     ends = await log_bounds(here.admin, past_lso, OffsetSpec.LATEST)
     alias = parts.flow.source if forward else parts.flow.target
@@ -69,12 +71,15 @@ async def answer_queries(
     refused: dict[int, Translation] = {}
     for index, query in enumerate(queries):
         offset = offsets[index]
-        refusal = _refusal(parts, direction, query)
-        if refusal is None and query.partition not in bounds:
+        refusal, log = _refusal(parts, direction, query), bounds.get(query.partition)
+        unread = here.unread(log)
+        if refusal is None and unread is None and not isinstance(log, LogBounds):
             refusal = f"{alias} has no partition {query.partition}, or does not let it be seen"
         end = ends[query.partition].end if query.partition in ends else None
         if refusal is not None:
             refused[index] = _without(Verdict.NOT_REPLICATED, refusal)
+        elif unread is not None:
+            refused[index] = unread
         elif offset is not None and end is not None and offset > end:
             refused[index] = _without(
                 Verdict.PAST_END, f"the log of {query.partition} on {alias} ends at {end}"

@@ -11,6 +11,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import Moves
 from twinlog.wire import Checkpoint
 from twinlog_checkpoint.translation.translation import (
+    UNREADABLE,
     LogBounds,
     Translation,
     Verdict,
@@ -152,11 +153,17 @@ class ProgressTable:
         found: dict[str, dict[TopicPartition, GroupProgress]] = {}
         translated, self._translated = self._translated, {}
         for group, error in unreadable.items():
-            if group in before:
-                found[group] = {at: self._unread(row, error) for at, row in before[group].items()}
             if group in translated:
                 self._translated[group] = translated[group]
+            if group in before:
+                found[group] = {at: self._unread(row, error) for at, row in before[group].items()}
         for row in rows:
+            known = translated.get(row.group, {}).get(row.target)
+            if row.translation.verdict in UNREADABLE and known is not None:
+                self._translated.setdefault(row.group, {})[row.target] = known
+                kept = before.get(row.group, {}).get(row.source, row)
+                found.setdefault(row.group, {})[row.source] = _kept(kept, known, row.translation)
+                continue
             found.setdefault(row.group, {})[row.source] = self._as_active(row)
             if row.translation.downstream_offset is not None:
                 self._translated.setdefault(row.group, {})[row.target] = row.translation
@@ -246,13 +253,14 @@ class ProgressTable:
 
     def _unread(self, row: GroupProgress, error: TwinlogError) -> GroupProgress:
         """Return the last known row with the present problem; it keeps its age."""
-        known = self.last_translation(row.group, row.target)
-        translation = Translation(
-            verdict=unreadable_verdict(self.flow, error),
-            downstream_offset=None if known is None else known.downstream_offset,
-            message=str(error),
-        )
-        return replace(row, translation=translation)
+        verdict = unreadable_verdict(self.flow, error)
+        now = Translation(verdict=verdict, downstream_offset=None, message=str(error))
+        return _kept(row, self.last_translation(row.group, row.target), now)
+
+
+def _kept(row: GroupProgress, known: Translation | None, now: Translation) -> GroupProgress:
+    offset = None if known is None else known.downstream_offset
+    return replace(row, translation=replace(now, downstream_offset=offset))
 
 
 def unreadable_verdict(flow: Flow, error: TwinlogError) -> Verdict:

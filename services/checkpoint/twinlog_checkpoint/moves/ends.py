@@ -10,8 +10,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_checkpoint.translation.exact import LogSide
-from twinlog_checkpoint.translation.log_sides import bounds_or_errors
-from twinlog_checkpoint.translation.translation import LogBounds
+from twinlog_checkpoint.translation.log_sides import is_absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +24,6 @@ class FinalEnds:
 
 FENCE_SETTLE_SECONDS = 30.0
 """The longest time that logs may keep growing behind a fence; then their present ends are used."""
-_UNKNOWN = "TOPIC_UNKNOWN"
-
-
-async def bounds_of(
-    side: LogSide, partitions: Collection[TopicPartition]
-) -> Mapping[TopicPartition, LogBounds | KafkaError]:
-    """Return first offset and end of each log, or why they cannot be looked up; partitions that do not exist
-    are left out. Raises KafkaError."""
-    return {
-        partition: log
-        for partition, log in (await bounds_or_errors(side.admin, partitions, side.end)).items()
-        if not isinstance(log, KafkaError) or log.reason != _UNKNOWN
-    }
 
 
 async def written_ends(
@@ -48,11 +34,7 @@ async def written_ends(
     if not partitions:
         return {}
     ends = await side.admin.list_offsets(OffsetSpec.LATEST, partitions)
-    return {
-        partition: end
-        for partition, end in ends.items()
-        if not isinstance(end, KafkaError) or end.reason != _UNKNOWN
-    }
+    return {partition: end for partition, end in ends.items() if not is_absent(end)}
 
 
 async def ends_now(side: LogSide, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

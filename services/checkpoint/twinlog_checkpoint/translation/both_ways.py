@@ -16,11 +16,10 @@ from typing import NamedTuple
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import OffsetSpec, TopicAdmin, TopicDescription
-from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide
-from twinlog_checkpoint.translation.log_sides import log_bounds
+from twinlog_checkpoint.translation.log_sides import bounds_or_errors, is_absent
 from twinlog_checkpoint.translation.translation import (
     FloorRule,
     LogBounds,
@@ -115,7 +114,7 @@ def _id_of(described: TopicDescription | KafkaError) -> str | None:
     """Empty where there is no such topic; None = not known."""
     if not isinstance(described, KafkaError):
         return described.topic_id
-    return "" if described.reason == KafkaReason.TOPIC_UNKNOWN else None
+    return "" if is_absent(described) else None
 
 
 class _Stand(NamedTuple):
@@ -175,27 +174,24 @@ class BothWaysTranslator:
         # What is learned after this is of the topics with these ids, or says of which it is.
         present = await self.present({partition.topic for partition in partitions})
         # The ends there and the positions come first: what is written here later is not counted as read.
-        there = await log_bounds(
-            self.there.admin, {self.counterpart(each) for each in partitions}, self.there.end
-        )
+        there = await self.there.bounds({self.counterpart(each) for each in partitions})
         out, back = await self.told(), await self.told_back()
         # Also what lies behind an open transaction: records were copied to there that nobody has read.
-        here = await log_bounds(self.here.admin, partitions, OffsetSpec.LATEST)
+        here = await bounds_or_errors(self.here.admin, partitions, OffsetSpec.LATEST)
         answers: dict[SourcePosition, Translation] = {}
         for position in positions:
             other = self.counterpart(position.partition)
-            if position.partition not in here or other not in there:
-                answers[position] = without_floor("the topic is not visible on both clusters")
+            log, copy = here.get(position.partition), there.get(other)
+            if not isinstance(log, LogBounds) or not isinstance(copy, LogBounds):
+                unread = self.there.unread(copy) or self.here.unread(log)
+                answers[position] = unread or without_floor("the topic is not visible on both clusters")
                 continue
             ids = present[position.partition.topic]
-            bounds, flows = (
-                (here[position.partition], there[other]),
-                BothFlows(_of(ids, out.get(position.partition)), _of(ids.reversed(), back.get(other))),
-            )
+            flows = BothFlows(_of(ids, out.get(position.partition)), _of(ids.reversed(), back.get(other)))
             stands = self._stands.setdefault((position.partition, ids), _Stands())
             if flows.back is not None:
-                stands.note(_Stand(self.clock.monotonic(), there[other].end, flows.back.position))
-            answer = self._one(position, bounds, flows, self.floors(ids), stands.settled)
+                stands.note(_Stand(self.clock.monotonic(), copy.end, flows.back.position))
+            answer = self._one(position, (log, copy), flows, self.floors(ids), stands.settled)
             answers[position] = replace(answer, topic_ids=ids)
         return answers
 

@@ -19,6 +19,7 @@ from twinlog_checkpoint.translation.log_sides import (
     ByteBudget,
     ComparedLog,
     ComparedPartition,
+    bounds_or_errors,
     log_bounds,
 )
 from twinlog_checkpoint.translation.translation import (
@@ -67,14 +68,31 @@ class LogSide:
 
     admin: LogAdmin
     log: ComparedLog
+    unreadable: Verdict
+    """SOURCE_UNREADABLE or TARGET_UNREADABLE."""
     end: OffsetSpec = OffsetSpec.LAST_STABLE
     """LATEST where what no transaction has committed is copied as well."""
     open_transactions: AskOpenTransactions = _not_known
     """Asks the leaders of partitions."""
 
+    async def bounds(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, LogBounds | KafkaError]:
+        """As `bounds_or_errors`. Raises KafkaError."""
+        return await bounds_or_errors(self.admin, partitions, self.end)
+
+    def unread(self, log: LogBounds | KafkaError | None) -> Translation | None:
+        """The answer while nobody answers for a log of this side; None where somebody does, also by refusing
+        it, or there is no such log."""
+        if not isinstance(log, KafkaError) or not log.retriable:
+            return None
+        return Translation(verdict=self.unreadable, downstream_offset=None, message=str(log))
+
 
 Bounds = tuple[LogBounds, LogBounds]
 """Log bounds of the partition here and of its counterpart there."""
+_Looked = tuple[LogBounds | KafkaError, LogBounds | KafkaError]
+"""The same, or why either cannot be looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +184,7 @@ class ExactTranslator:
                 by_partition.setdefault(position.partition, []).append(position)
         if not by_partition:
             return translations
-        bounds = await self._bounds(by_partition)
+        bounds = await self._looked(by_partition)
         await self.here.log.expect(bounds.keys())
         await self.there.log.expect([self.counterpart(partition) for partition in bounds])
         budget = ByteBudget(self.max_bytes)
@@ -184,28 +202,36 @@ class ExactTranslator:
         self,
         partition: TopicPartition,
         floors: Mapping[SourcePosition, Translation],
-        bounds: Bounds | None,
+        looked: _Looked | None,
         budget: ByteBudget,
     ) -> dict[SourcePosition, Translation]:
         """The answers for one partition, once nobody else reads it."""
         waited = self._busy[partition].locked()
         async with self._busy[partition]:
             if waited:
-                bounds = (await self._bounds([partition])).get(partition)
-            if _nothing_is_copied(floors.values(), bounds):
+                looked = (await self._looked([partition])).get(partition)
+            if _nothing_is_copied(floors.values(), looked):
                 return dict(floors)
-            return await self._partition(partition, floors, bounds, budget)
+            here, there = looked or (None, None)
+            # The log there may end before the floor.
+            if (unread := self.there.unread(there)) is not None:
+                return dict.fromkeys(floors, unread)
+            if isinstance(here, LogBounds) and isinstance(there, LogBounds):
+                return await self._partition(partition, floors, (here, there), budget)
+            unread = self.here.unread(here)
+            why = _NOT_VISIBLE if unread is None else unread.message
+            return {position: _because(floor, why) for position, floor in floors.items()}
 
     async def _partition(
         self,
         partition: TopicPartition,
         floors: Mapping[SourcePosition, Translation],
-        bounds: Bounds | None,
+        bounds: Bounds,
         budget: ByteBudget,
     ) -> dict[SourcePosition, Translation]:
         """The answers for one partition: found, or MM2's with the reason why not."""
         pairs = self.pairs(partition)
-        if pairs is None or bounds is None:
+        if pairs is None:
             return {position: _because(floor, _NOT_VISIBLE) for position, floor in floors.items()}
         if budget.left_bytes > 0:
             self._turn += 1
@@ -341,12 +367,11 @@ class ExactTranslator:
         found.other_copy = aligner.walks.contradicted
         return found
 
-    async def _bounds(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
-        """Log ends on both sides of each partition, left out when either is missing. Raises KafkaError."""
-        here = await log_bounds(self.here.admin, partitions, self.here.end)
-        there = await log_bounds(
-            self.there.admin, {self.counterpart(tp) for tp in partitions}, self.there.end
-        )
+    async def _looked(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, _Looked]:
+        """Log ends on both sides of each partition, left out when either does not exist. Raises
+        KafkaError."""
+        here = await self.here.bounds(partitions)
+        there = await self.there.bounds({self.counterpart(tp) for tp in partitions})
         return {
             partition: (here[partition], there[self.counterpart(partition)])
             for partition in partitions
@@ -360,9 +385,10 @@ class ExactTranslator:
             del self._known[next(iter(self._known))]
 
 
-def _nothing_is_copied(floors: Collection[Translation], bounds: Bounds | None) -> bool:
+def _nothing_is_copied(floors: Collection[Translation], looked: _Looked | None) -> bool:
     """Where the copy has records without a sync, all syncs may have been lost."""
-    is_empty = bounds is not None and bounds[1].start == bounds[1].end
+    copy = None if looked is None else looked[1]
+    is_empty = isinstance(copy, LogBounds) and copy.start == copy.end
     return is_empty and all(floor.verdict is Verdict.NO_SYNC for floor in floors)
 
 

@@ -23,11 +23,17 @@ from twinlog.model import Record, TopicPartition
 from twinlog_checkpoint.translation.translation import LogBounds
 
 
+def is_absent(answer: object) -> bool:
+    """Whether a cluster says that there is no such topic or partition. Any other error says nothing of that:
+    what has no leader now, or is not answered about, exists."""
+    return isinstance(answer, KafkaError) and answer.reason == KafkaReason.TOPIC_UNKNOWN
+
+
 async def bounds_or_errors(
     admin: LogAdmin, partitions: Collection[TopicPartition], end: OffsetSpec
 ) -> dict[TopicPartition, LogBounds | KafkaError]:
-    """First offset and end of each log, or why they cannot be looked up. Two requests per broker. Raises
-    KafkaError."""
+    """First offset and end of each log, or why they cannot be looked up; partitions that do not exist are
+    left out. Two requests per broker. Raises KafkaError."""
     if not partitions:
         return {}
     starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
@@ -35,6 +41,8 @@ async def bounds_or_errors(
     found: dict[TopicPartition, LogBounds | KafkaError] = {}
     for partition in partitions:
         first, last = starts[partition], ends[partition]
+        if is_absent(first) or is_absent(last):
+            continue
         if isinstance(first, KafkaError):
             found[partition] = first
         else:
@@ -45,7 +53,7 @@ async def bounds_or_errors(
 async def log_bounds(
     admin: LogAdmin, partitions: Collection[TopicPartition], end: OffsetSpec = OffsetSpec.LAST_STABLE
 ) -> Mapping[TopicPartition, LogBounds]:
-    """Partitions that do not exist, or cannot be looked up, are left out. Raises KafkaError."""
+    """Those that can be looked up, for who does nothing about the others. Raises KafkaError."""
     found = await bounds_or_errors(admin, partitions, end)
     return {partition: log for partition, log in found.items() if isinstance(log, LogBounds)}
 

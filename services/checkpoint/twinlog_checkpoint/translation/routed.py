@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import LogAdmin, OffsetSpec, TopicAdmin
-from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.ports import OffsetSpec, TopicAdmin
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.translation.log_sides import log_bounds
+from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.log_sides import bounds_or_errors, is_absent
 from twinlog_checkpoint.translation.translation import (
     FloorRule,
     LogBounds,
@@ -42,21 +42,22 @@ class RoutedTranslator:
     that."""
 
     floor: FloorRule
-    target: LogAdmin
+    target: LogSide
     counterpart: Callable[[TopicPartition], TopicPartition]
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
         copies = {each.partition: self.counterpart(each.partition) for each in positions}
         # A sync may come before the marker that makes its record readable.
-        logs = await log_bounds(self.target, set(copies.values()), OffsetSpec.LATEST)
+        logs = await bounds_or_errors(self.target.admin, set(copies.values()), OffsetSpec.LATEST)
         return {
-            each: _placed(self.floor.translate_one(each), logs.get(copies[each.partition]))
+            each: self.target.unread(log := logs.get(copies[each.partition]))
+            or _placed(self.floor.translate_one(each), log)
             for each in positions
         }
 
 
-def _placed(floor: Translation, log: LogBounds | None) -> Translation:
-    if log is None or floor.verdict not in (Verdict.FLOOR, Verdict.TOO_OLD):
+def _placed(floor: Translation, log: LogBounds | KafkaError | None) -> Translation:
+    if not isinstance(log, LogBounds) or floor.verdict not in (Verdict.FLOOR, Verdict.TOO_OLD):
         return floor
     if floor.verdict is Verdict.TOO_OLD:
         # All that the log has lies at its start or behind it, so this is never ahead.
@@ -79,14 +80,10 @@ class NoWayBack:
         routed_to = {each: self.routed_to(each.partition) for each in positions}
         asked = {topic for topics in routed_to.values() for topic in topics}
         found = await self.target.describe_topics(asked) if asked else {}
-        gone = {topic for topic, answer in found.items() if _is_absent(answer)}
+        gone = {topic for topic, answer in found.items() if is_absent(answer)}
         lost = {each for each, topics in routed_to.items() if not gone.issuperset(topics)}
         why = without_floor(
             "records of its topic are, or were, routed to several topics, and no offset of one leads back"
         )
         others = await self.otherwise.translate([each for each in positions if each not in lost])
         return {**others, **dict.fromkeys(lost, why)}
-
-
-def _is_absent(answer: object) -> bool:
-    return isinstance(answer, KafkaError) and answer.reason == KafkaReason.TOPIC_UNKNOWN

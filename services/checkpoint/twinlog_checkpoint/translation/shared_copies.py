@@ -26,7 +26,6 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog_checkpoint.translation.exact import AT_END, LogSide
-from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import (
     LogBounds,
     SourcePosition,
@@ -60,10 +59,12 @@ class PreservedTranslator:
         answers: dict[SourcePosition, Translation] = {}
         if preserved:
             targets = {self.counterpart(position.partition) for position in preserved}
-            bounds = await log_bounds(self.there.admin, targets, self.there.end)
+            bounds = await self.there.bounds(targets)
             for position in self._preserved(preserved, await self.equal_offsets()):
                 there = bounds.get(self.counterpart(position.partition))
-                if there is not None:
+                if (unread := self.there.unread(there)) is not None:
+                    answers[position] = unread
+                elif isinstance(there, LogBounds):
                     answers[position] = same_offset(position.next_offset, there)
         rest = [position for position in positions if position not in answers]
         return {**answers, **(await self.otherwise.translate(rest) if rest else {})}

@@ -61,6 +61,8 @@ class Verdict(Enum):
     """The offset lies past the end of the log: no record can follow it."""
 
 
+UNREADABLE = frozenset({Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
+"""Verdicts that say nothing of the offset: what was known of it before stays so."""
 COMPARED = frozenset({Verdict.PRESERVED, Verdict.BEFORE_START, Verdict.EXACT, Verdict.UP_TO_DATE})
 """Verdicts of answers that are certain: records of both logs were compared, or their offsets are equal."""
 

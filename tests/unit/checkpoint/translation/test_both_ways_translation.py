@@ -17,6 +17,7 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Verdict,
 )
+from unit.checkpoint.dead_leader import kill_leader
 from unit.checkpoint.record_log import RecordLog
 from unit.checkpoint.translation.test_preserved_translation import Otherwise
 
@@ -63,8 +64,12 @@ class Rig:
             is_both_ways=lambda _partition: True,
             look=look,
             present=present,
-            here=LogSide(admin=self.here, log=RecordLog(self.here.reader())),
-            there=LogSide(admin=self.there, log=RecordLog(self.there.reader())),
+            here=LogSide(
+                admin=self.here, log=RecordLog(self.here.reader()), unreadable=Verdict.SOURCE_UNREADABLE
+            ),
+            there=LogSide(
+                admin=self.there, log=RecordLog(self.there.reader()), unreadable=Verdict.TARGET_UNREADABLE
+            ),
             counterpart=lambda partition: partition,
             floors=lambda _ids: (NoSync(), NoSync()),
             told=told,
@@ -89,6 +94,18 @@ async def test_what_was_copied_without_a_sync_is_not_read(
     assert "has not told for 10 s" in early.message
     rig.clock.advance(SETTLED_SECONDS)
     assert (await translator.translate([place]))[place].downstream_offset == offset
+
+
+@pytest.mark.parametrize(
+    ("cluster", "verdict"), [("A", Verdict.SOURCE_UNREADABLE), ("B", Verdict.TARGET_UNREADABLE)]
+)
+async def test_a_log_without_a_leader_says_nothing_of_an_offset(cluster: str, verdict: Verdict) -> None:
+    rig = Rig()
+    translator = await rig.translator()
+    kill_leader({"A": rig.here, "B": rig.there}[cluster], P)
+    place = SourcePosition(partition=P, next_offset=3)
+    answer = (await translator.translate([place]))[place]
+    assert (answer.verdict, answer.downstream_offset) == (verdict, None)
 
 
 @pytest.mark.parametrize(("own", "told"), [(3, True), (0, False), (None, False)])

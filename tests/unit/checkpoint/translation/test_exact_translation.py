@@ -9,7 +9,6 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Record
 from twinlog.testing.fakes.cluster import Call
 from twinlog.testing.fakes.cluster_state import Transaction
-from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
@@ -18,6 +17,7 @@ from unit.checkpoint.exact_questions import (
     GOOD,
     check_all,
     floor_translator,
+    source_side,
     translate,
     translator,
     translator_back,
@@ -224,9 +224,8 @@ async def test_where_uncommitted_records_are_copied_they_are_translated() -> Non
     committed = translator(logs)
     offset = logs.source.log(ORIGIN, "end").end - 2
     assert (await translate(committed, [offset]))[offset].verdict is Verdict.FLOOR
-    here = LogSide(
-        admin=logs.source, log=RecordLog(logs.source.reader(read_committed=False)), end=OffsetSpec.LATEST
-    )
+    log = RecordLog(logs.source.reader(read_committed=False))
+    here = replace(source_side(logs), log=log, end=OffsetSpec.LATEST)
     everything = replace(committed, here=here)
     translation = (await translate(everything, [offset]))[offset]
     assert (translation.verdict, translation.downstream_offset) == (Verdict.EXACT, first + 3)

@@ -54,7 +54,7 @@ class Rig:
 
         translator = PreservedTranslator(
             equal_offsets=equal_offsets,
-            there=LogSide(admin=self.target, log=NoLog()),
+            there=LogSide(admin=self.target, log=NoLog(), unreadable=Verdict.TARGET_UNREADABLE),
             original=lambda partition: partition if partition.topic == "t" else None,
             counterpart=lambda partition: TopicPartition(f"A.{partition.topic}", partition.partition),
             otherwise=self.otherwise,

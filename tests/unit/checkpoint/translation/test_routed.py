@@ -9,6 +9,7 @@ from twinlog.offsets import OffsetSyncStore
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.offset_sync import OffsetSync
+from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.translation import (
     FloorTranslator,
@@ -16,6 +17,8 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Verdict,
 )
+from unit.checkpoint.dead_leader import kill_leader
+from unit.checkpoint.record_log import RecordLog
 
 EU, COPY = TopicPartition("eu", 0), TopicPartition("A.eu", 0)
 OTHER = Translation(verdict=Verdict.EXACT, downstream_offset=7)
@@ -53,7 +56,9 @@ async def test_a_place_in_a_route_is_at_or_behind_the_sync_before_it_and_within_
         is_apart=lambda partition: partition.topic == "eu",
         apart=RoutedTranslator(
             floor=FloorTranslator(lambda: store),
-            target=target,
+            target=LogSide(
+                admin=target, log=RecordLog(target.reader()), unreadable=Verdict.TARGET_UNREADABLE
+            ),
             counterpart=lambda partition: TopicPartition(f"A.{partition.topic}", partition.partition),
         ),
         otherwise=Others(),
@@ -65,6 +70,8 @@ async def test_a_place_in_a_route_is_at_or_behind_the_sync_before_it_and_within_
     told = await translator.translate([asked, other])
     assert (told[asked].verdict, told[asked].downstream_offset) == (verdict, place)
     assert told[other] == OTHER
+    kill_leader(target, COPY)
+    assert (await translator.translate([asked]))[asked].verdict is Verdict.TARGET_UNREADABLE
 
 
 async def test_no_offset_of_one_topic_says_what_was_read_in_the_others_that_are_still_there() -> None:

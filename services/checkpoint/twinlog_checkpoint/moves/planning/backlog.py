@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.directory import CopyIdentity
-from twinlog_checkpoint.moves.ends import bounds_of, written_ends
+from twinlog_checkpoint.moves.ends import written_ends
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyStates
 from twinlog_checkpoint.moves.routes.route import CopiedPartition, Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
@@ -36,7 +36,7 @@ class _Place:
 
     entry: CopiedPartition
     here: LogBounds
-    there: LogBounds | None
+    there: LogBounds | KafkaError | None
     stop: int
     """Records before this offset have to be copied. Past `here.end` they lie behind an open transaction."""
     copied_to: int | None
@@ -96,8 +96,8 @@ class BacklogMeter:
             )
         # What writers append between the two answers must not look like records behind an open transaction.
         stops = await written_ends(self.route.here, sources) if until is None else until
-        here = await bounds_of(self.route.here, sources)
-        there = await bounds_of(self.route.there, {entry.there for entry in written})
+        here = await self.route.here.bounds(sources)
+        there = await self.route.there.bounds({entry.there for entry in written})
         for partition, bounds in here.items():
             if isinstance(bounds, KafkaError):
                 found[partition] = TopicBacklog(
@@ -156,7 +156,6 @@ class BacklogMeter:
             bounds, copy = here.get(entry.here), there.get(entry.there)
             if bounds is None or isinstance(bounds, KafkaError):
                 continue
-            copy = None if isinstance(copy, KafkaError) else copy
             stop = stops.get(entry.here)
             state = report.partitions.get(entry.here)
             position = None if state is None else state.position
@@ -220,6 +219,10 @@ class BacklogMeter:
         """Return the source offset after the last copied record; None when nothing shows it. Raises
         BudgetSpent, KafkaError or WireFormatError."""
         pairs = place.entry.pairs
+        if isinstance(place.there, KafkaError):
+            if place.copied_to is None:
+                raise place.there
+            return place.copied_to
         if pairs is None or pairs.newest() is None or place.there is None:
             # Nothing is known to be copied, so every visible record is missing.
             return place.here.start if place.copied_to is None else place.copied_to
@@ -272,7 +275,7 @@ def _known_losses(
 
 
 def _copied_to(
-    entry: CopiedPartition, here: LogBounds, there: LogBounds | None, position: int | None
+    entry: CopiedPartition, here: LogBounds, there: LogBounds | KafkaError | None, position: int | None
 ) -> int | None:
     """Return the offset that offsets alone prove to be copied. They prove it only if every recorded offset
     belongs to one of these two logs."""
@@ -280,7 +283,7 @@ def _copied_to(
         return None
     newest = None if entry.pairs is None else entry.pairs.newest()
     proven = None
-    if newest is not None and there is not None and newest.upstream < here.end:
+    if newest is not None and isinstance(there, LogBounds) and newest.upstream < here.end:
         proven = newest.upstream + 1 if newest.downstream < there.end else None
     return max((each for each in (position, proven) if each is not None), default=None)
 

@@ -9,7 +9,13 @@ from twinlog.moves.record import Moves, MoveState
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES
 from twinlog_checkpoint.moves.planning.plan import THERE, LastMove, MoveAction, MovePartition
-from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, Translation, Verdict
+from twinlog_checkpoint.translation.translation import (
+    COMPARED,
+    UNREADABLE,
+    LogBounds,
+    Translation,
+    Verdict,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +106,7 @@ def _is_past(offset: int | None, end: int | None) -> bool:
 
 def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str]:
     wanted = place.translation.downstream_offset
-    if wanted is None or place.to_partition is None:
+    if wanted is None or place.to_partition is None or place.translation.verdict in UNREADABLE:
         return MoveAction.SKIP_NO_OFFSET, ""
     if place.log_there is None:
         return MoveAction.SKIP_NO_PARTITION, f"partition {place.to_partition} does not exist yet"

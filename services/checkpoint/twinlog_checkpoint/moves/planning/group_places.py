@@ -2,23 +2,24 @@
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, went_on
 from twinlog_checkpoint.groups.directory import group_states, readable_offsets
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES
-from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.decision import CopyStates, GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
-from twinlog_checkpoint.translation.log_sides import log_bounds
+from twinlog_checkpoint.translation.log_sides import bounds_or_errors, log_bounds
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
+    UNREADABLE,
     LogBounds,
     SourcePosition,
     Translation,
@@ -94,11 +95,13 @@ class GroupPlaces:
         before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
         there = await group_states(self.route.to_cluster, groups)
         present = await readable_offsets(self.route.to_cluster, groups)
-        ranges = await log_bounds(
+        logs = await bounds_or_errors(
             self.route.to_cluster,
             {entry.to_partition for entry in wanted if entry.to_partition is not None},
             OffsetSpec.LATEST,
         )
+        ranges = {partition: log for partition, log in logs.items() if isinstance(log, LogBounds)}
+        wanted = [self._as_known(entry, logs) async for entry in in_turns(wanted)]
         ends_here = await self._ends_here(wanted) if from_reachable else {}
         committed_before = await self._committed_before(wanted, moves) if from_reachable else {}
         untouched = await self._untouched(wanted, moves) if from_reachable else {}
@@ -136,6 +139,17 @@ class GroupPlaces:
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
         return Placed(partitions=partitions, foreign=unread.ranges)
+
+    def _as_known(self, entry: _Wanted, logs: Mapping[TopicPartition, LogBounds | KafkaError]) -> _Wanted:
+        """With the last known place, where the log there cannot be looked at now."""
+        translation, log = entry.translation, entry.to_partition and logs.get(entry.to_partition)
+        is_unread = translation.verdict in UNREADABLE
+        if isinstance(log, KafkaError) and (is_unread or translation.downstream_offset is not None):
+            translation = replace(translation, verdict=self.route.there.unreadable, message=str(log))
+        elif not is_unread:
+            return entry
+        offset = self.route.last_known(entry.group, entry.to_partition)
+        return replace(entry, translation=replace(translation, downstream_offset=offset))
 
     async def _ends_here(self, wanted: Collection[_Wanted]) -> dict[TopicPartition, int]:
         """Raises KafkaError."""
@@ -178,7 +192,7 @@ class GroupPlaces:
             and entry.to_partition is not None
             and (offset := home.stood_at.get(entry.to_partition)) is not None
         }
-        bounds = await bounds_of(self.route.here, {entry.from_partition for entry in there})
+        bounds = await self.route.here.bounds({entry.from_partition for entry in there})
         return {
             (entry.group, entry.from_partition): offset
             for entry, offset in there.items()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.model import TopicPartition
-from twinlog_checkpoint.moves.ends import bounds_of
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, CopyStates
 from twinlog_checkpoint.moves.planning.plan import ForeignRange
 from twinlog_checkpoint.moves.routes.offset_router import NOT_KNOWN
@@ -38,7 +37,7 @@ class RecordsOnlyHere:
         lie before it here. `starts` has the starts of the logs there, by partition here. Raises KafkaError.
         """
         first = await self.route.ways.first_left(starts) if starts else {}
-        bounds = await bounds_of(self.route.here, first)
+        bounds = await self.route.here.bounds(first)
         away = self.route.away
         behind = away is not None and NOT_KNOWN in first.values()
         copies = await self.copy_states.of(away.flow) if behind and away is not None else CopyReport()
@@ -67,8 +66,8 @@ class RecordsOnlyHere:
             if (origin := self.route.ways.original(partition)) is not None
         }
         # What is copied between the two answers must not look like foreign records.
-        here = await bounds_of(self.route.here, origins)
-        there = await bounds_of(self.route.there, set(origins.values()))
+        here = await self.route.here.bounds(origins)
+        there = await self.route.there.bounds(set(origins.values()))
         ends = {
             partition: log.end
             for partition, origin in origins.items()

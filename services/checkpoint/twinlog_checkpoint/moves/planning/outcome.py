@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, blocking
-from twinlog_checkpoint.translation.translation import Verdict
+from twinlog_checkpoint.translation.translation import UNREADABLE, Verdict
 
 _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
 _READ_THEM_FIRST = "Read these records first where they are, or skip them (--accept-loss)"
-_LATER = frozenset({Verdict.NOT_READY, Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
+_LATER = frozenset({Verdict.NOT_READY, *UNREADABLE})
 """Verdicts that are not final: a later translation may succeed."""
 _WITH_THE_COPY = frozenset(Verdict) - {Verdict.TOO_OLD, Verdict.PAST_END, Verdict.SHARED_COPY}
 """Verdicts of an offset that may get its place when records are copied."""

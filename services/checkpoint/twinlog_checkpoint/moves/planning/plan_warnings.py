@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from twinlog.model import ClusterAlias, Flow
+from twinlog_checkpoint.moves.planning.outcome import lacking
 from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
 from twinlog_checkpoint.translation.translation import COMPARED, Verdict
 
@@ -73,12 +74,7 @@ def plan_warnings(
             f"{named(groups)}: {_offsets(len(by_rule))} on topics that no flow copies, which stay on"
             f" {from_alias}: {_some(topics)}"
         )
-    nowhere = [
-        entry
-        for entry in partitions
-        if entry.action in (MoveAction.SKIP_NO_OFFSET, MoveAction.SKIP_NO_PARTITION)
-        and entry.translation.verdict is not Verdict.NOT_REPLICATED
-    ]
+    nowhere = lacking(partitions)
     if nowhere:
         groups = sorted({entry.group for entry in nowhere})
         warnings.append(

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster
-from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.policy import ReplicationPolicy
@@ -17,6 +16,7 @@ from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
+from twinlog_checkpoint.translation.log_sides import is_absent
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 
 
@@ -232,6 +232,13 @@ class Route:
             return False
         return self.away.history.wrote_further(group, to_partition, offset, upstream=upstream)
 
+    def last_known(self, group: str, to_partition: TopicPartition | None) -> int | None:
+        """Where the last checkpoint puts a group there; None where there is none."""
+        if self.away is None or to_partition is None:
+            return None
+        checkpoint = self.away.history.latest(group).get(to_partition)
+        return None if checkpoint is None or self.away.is_void(checkpoint) else checkpoint.downstream_offset
+
     async def written(self) -> Collection[CopiedPartition]:
         """The partitions that are copied from the cluster that groups leave; the backlog is measured on
         these. Raises KafkaError."""
@@ -326,7 +333,7 @@ async def copied_partitions(parts: FlowParts) -> list[CopiedPartition]:
     for topic in sorted(topics):
         description, copy = described[topic], copied[copies[topic]]
         if isinstance(description, KafkaError):
-            if description.reason == KafkaReason.TOPIC_UNKNOWN:
+            if is_absent(description):
                 continue
             raise description
         identity = parts.checkpointer.topics.identity(

@@ -114,7 +114,7 @@ class _MoveActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MoveAction
     MOVE_ACTION_SKIP_ACTIVE_THERE: _MoveAction.ValueType  # 5
     """The group has members on the cluster it moves to, which own its offsets there."""
     MOVE_ACTION_SKIP_NO_OFFSET: _MoveAction.ValueType  # 6
-    """There is no translated offset; the verdict says why."""
+    """There is no translated offset, or, where a cluster cannot be read now, only the last known one; the verdict says why."""
     MOVE_ACTION_SKIP_NO_PARTITION: _MoveAction.ValueType  # 7
     """The cluster it moves to has no such partition."""
     MOVE_ACTION_SKIP_UNREAD: _MoveAction.ValueType  # 8
@@ -137,7 +137,7 @@ MOVE_ACTION_SKIP_ACTIVE_BEFORE: MoveAction.ValueType  # 4
 MOVE_ACTION_SKIP_ACTIVE_THERE: MoveAction.ValueType  # 5
 """The group has members on the cluster it moves to, which own its offsets there."""
 MOVE_ACTION_SKIP_NO_OFFSET: MoveAction.ValueType  # 6
-"""There is no translated offset; the verdict says why."""
+"""There is no translated offset, or, where a cluster cannot be read now, only the last known one; the verdict says why."""
 MOVE_ACTION_SKIP_NO_PARTITION: MoveAction.ValueType  # 7
 """The cluster it moves to has no such partition."""
 MOVE_ACTION_SKIP_UNREAD: MoveAction.ValueType  # 8
