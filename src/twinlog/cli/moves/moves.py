@@ -70,6 +70,30 @@ def _partition(plan: pb2.MovePlan, *, of_one_group: bool) -> Fields[pb2.MovePart
     )
 
 
+_DONE = {"WRITE": "committed", "ALREADY_THERE": "was there already", "KEEP_AHEAD": "stays ahead"}
+
+
+def _carried_out(plan: pb2.MovePlan) -> Fields[pb2.MovePartition]:
+    """Of a run that has ended: under the name of the new cluster stands what the group has committed there
+    now."""
+    return (
+        Field("group", column="group"),
+        Field("", column="partition", text=lambda entry: partition_name(entry.from_partition)),
+        Field("from_offset", column=f"on {plan.from_cluster}", right=True, spare=1),
+        Field("", column="copy", text=lambda entry: _there(entry), spare=4),
+        Field("", column=f"on {plan.to_cluster}", text=lambda entry: _now_at(entry), right=True),
+        Field("verdict", column="verdict", spare=2),
+        Field("", column="done", text=lambda entry: _DONE.get(action(entry), f"left out: {action(entry)}")),
+        Field("message", column="message", text=lambda entry: "" if _same(entry) else entry.message),
+    )
+
+
+def _now_at(entry: pb2.MovePartition) -> str:
+    name = "to_offset" if action(entry) in ("WRITE", "ALREADY_THERE") else "present_offset"
+    at = value_of(entry, name)
+    return UNKNOWN if at is None else str(at)
+
+
 def _same(entry: pb2.MovePartition) -> bool:
     """The group is moved and continues where it stopped: its verdict says all."""
     return action(entry) in ("WRITE", "ALREADY_THERE") and entry.verdict in (
@@ -78,10 +102,8 @@ def _same(entry: pb2.MovePartition) -> bool:
     )
 
 
-def print_plan_table(plan: pb2.MovePlan, title: str, *, backlog: bool = True) -> None:
-    """A line for each group, and each partition that is not moved; of a single group all partitions. With the
-    sum of the `backlog`, unless that is told elsewhere."""
-    _print_groups(plan, title)
+def _print_rest(plan: pb2.MovePlan, backlog: str) -> None:
+    """`backlog` begins the line with its sum; empty = that is told elsewhere."""
     # Those with missing records, or with an unknown number of them.
     missing = [
         each for each in plan.backlog if not each.HasField("records_not_copied") or each.records_not_copied
@@ -91,7 +113,7 @@ def print_plan_table(plan: pb2.MovePlan, title: str, *, backlog: bool = True) ->
     if len(missing) > _ROWS_SHOWN:
         typer.echo(f"and {len(missing) - _ROWS_SHOWN} more partitions")
     if backlog:
-        typer.echo(_backlog_line(plan))
+        typer.echo(_backlog_line(plan, backlog))
     if plan.fenced_topics:
         typer.echo(f"fence on {plan.from_cluster}, no writes to: {', '.join(plan.fenced_topics)}")
     if plan.write_grants:
@@ -110,6 +132,7 @@ def print_plan_table(plan: pb2.MovePlan, title: str, *, backlog: bool = True) ->
 
 
 def _print_groups(plan: pb2.MovePlan, title: str) -> None:
+    """A line for each group, and each partition that is not moved; of a single group all partitions."""
     groups: dict[str, list[pb2.MovePartition]] = {}
     for entry in plan.partitions:
         groups.setdefault(entry.group, []).append(entry)
@@ -129,21 +152,21 @@ def _print_groups(plan: pb2.MovePlan, title: str) -> None:
         typer.echo(f"and {left} more rows: -o json has all of them")
 
 
-def _backlog_line(plan: pb2.MovePlan) -> str:
+def _backlog_line(plan: pb2.MovePlan, begin: str) -> str:
     if not plan.from_reachable:
         return f"not copied: unknown, {plan.from_cluster} does not answer"
     if not plan.HasField("records_not_copied") and plan.HasField("at_most_not_copied"):
         counting = "; they are still being counted" if plan.counting else ""
-        return f"not copied yet: at most {plan.at_most_not_copied} records{counting}"
+        return f"{begin}: at most {plan.at_most_not_copied} records{counting}"
     if not plan.HasField("records_not_copied"):
-        return "not copied yet: an unknown number of records"
+        return f"{begin}: an unknown number of records"
     if not plan.records_not_copied:
-        return "not copied yet: nothing"
+        return f"{begin}: nothing"
     estimate = ""
     if plan.HasField("estimated"):
         estimate = f", about {plan.estimated.ToTimedelta().total_seconds():.0f} s at the present rate"
     records = "1 record" if plan.records_not_copied == 1 else f"{plan.records_not_copied} records"
-    return f"not copied yet: {records}{estimate}"
+    return f"{begin}: {records}{estimate}"
 
 
 def _counts(words: Iterable[str]) -> str:
@@ -207,7 +230,8 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
         say(words)
         title = f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}"
         against = [check for check in checks if check.verdict != GO]
-        print_plan_table(plan, title, backlog=all(check.title != BACKLOG for check in against))
+        _print_groups(plan, title)
+        _print_rest(plan, "" if any(check.title == BACKLOG for check in against) else "not copied yet")
         for check in against:
             # What the verdict says is told once more only with what to do about it.
             if (command := _of_others(check.command)) or check.message not in words:
@@ -272,7 +296,15 @@ def _print_report(report: pb2.MoveReport) -> None:
     else:
         title = f"run {report.run_id}: {moved} of {all_groups} groups of {flow_name(plan.flow)} continue on"
         title += f" {plan.to_cluster}"
-    print_plan_table(plan, title)
+    # What was left out comes first.
+    rows = sorted(plan.partitions, key=lambda entry: action(entry) in THERE)
+    if rows:
+        print_rows(_carried_out(plan), rows[:_ROWS_SHOWN], title=title)
+    else:
+        typer.echo(title)
+    if len(rows) > _ROWS_SHOWN:
+        typer.echo(f"and {len(rows) - _ROWS_SHOWN} more rows: -o json has all of them")
+    _print_rest(plan, f"not copied of what {plan.from_cluster} held when the run read its final offsets")
     lines = summary(plan)
     # The plan of a second run only has the groups that were left: it does not know how many were moved.
     for line in lines[1:] if report.already_done else lines:

@@ -59,7 +59,7 @@ def summary(plan: pb2.MovePlan) -> list[str]:
     moved, all_groups = count_moved(plan)
     lines = [f"moved: {moved} of {all_groups} groups"]
     if partly:
-        lines.append(f"without an offset for some partitions: {', '.join(partly)}")
+        lines.append(f"no offset committed for some partitions: {', '.join(partly)}")
     if by_rule:
         lines.append(f"topics that no flow copies, which stay on {plan.from_cluster}: {', '.join(by_rule)}")
     if active:

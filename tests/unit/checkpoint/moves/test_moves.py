@@ -398,3 +398,13 @@ async def test_a_failover_is_blocked_while_a_group_stands_past_the_end_of_the_co
         assert not report.left_behind
         assert actions(report.plan) == {"g": MoveAction.WRITE}
         assert held[COPY].next_offset < 1_000
+
+
+async def test_a_report_counts_only_what_was_written_before_the_final_offsets() -> None:
+    """Nobody is fenced: what writers append while the groups are moved belongs to no move."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("g", {ORIGIN: 100})
+        rig.logs.target.intercept("alter_group_offsets", lambda _call: rig.logs.produce(5))
+        _, report = await run(rig.served.failover)
+    assert report.plan.records_not_copied == 0
+    assert report.left_behind == []

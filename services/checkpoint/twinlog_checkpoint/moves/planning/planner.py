@@ -2,7 +2,7 @@
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -11,7 +11,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.kafka.reasons import no_answer
-from twinlog.model import ClusterAlias
+from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.service.waiting import wait_or_stop
 from twinlog.write_blocks import held_fences, is_holder
@@ -246,9 +246,15 @@ class MovePlanner:
             [*ahead, *due.notes],
         )
 
-    async def done(self, plan: MovePlan, partitions: Sequence[MovePartition]) -> MovePlan:
-        """Return the plan as it was carried out, with the present backlog. Raises KafkaError."""
-        backlog = await self._counted(self.meter(), plan.from_reachable)
+    async def done(
+        self,
+        plan: MovePlan,
+        partitions: Sequence[MovePartition],
+        finals: Mapping[TopicPartition, int] | None,
+    ) -> MovePlan:
+        """Return the plan as it was carried out, with what is left of the records before the `finals`: what
+        was written later belongs to no move. Raises KafkaError."""
+        backlog = await self._counted(self.meter(), plan.from_reachable, finals)
         return self._with_warnings(
             replace(plan, partitions=partitions, backlog=backlog, estimated_seconds=None, last=None)
         )
@@ -329,12 +335,17 @@ class MovePlanner:
     def _no_answer(self, alias: ClusterAlias) -> str:
         return no_answer(alias, self._reasons.get(alias, ""))
 
-    async def _counted(self, meter: BacklogMeter, from_reachable: bool) -> list[TopicBacklog]:
+    async def _counted(
+        self,
+        meter: BacklogMeter,
+        from_reachable: bool,
+        until: Mapping[TopicPartition, int] | None = None,
+    ) -> list[TopicBacklog]:
         """Measure the backlog; repeat it a few times while it is still being counted. Raises KafkaError."""
         if not from_reachable:
             return list(self.route.last_seen_backlog())
         for _ in range(MOST_LOOKS):
-            backlog = await meter.measure()
+            backlog = await meter.measure(until)
             if not counting(backlog):
                 break
         return backlog

@@ -110,8 +110,8 @@ class Arrived:
     """The groups have been moved."""
 
     moves: Moves
-    plan: MovePlan
-    """The plan as it was carried out."""
+    partitions: Sequence[MovePartition]
+    """As they were carried out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,6 @@ class Arrival:
         moves = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
         await self.store(moves)
         moved = len(going_on(partitions))
-        carried_out = await self.planner.done(fenced_plan(plan, moves), partitions)
         _log.info(
             "move_finished",
             kind=plan.kind,
@@ -192,7 +191,7 @@ class Arrival:
             groups=moved,
         )
         yield step_event(self.clock, Step.DONE, StepState.DONE, f"groups moved to {plan.to_alias}: {moved}")
-        yield Arrived(moves=moves, plan=carried_out)
+        yield Arrived(moves=moves, partitions=partitions)
 
     async def _rights(
         self, moves: Moves, plan: MovePlan, *, over: bool
@@ -230,11 +229,6 @@ class Arrival:
                 message += f"; not those to {', '.join(others)}, which are no copies of the flow"
             yield step_event(self.clock, Step.REVOKE, StepState.DONE, message)
         yield moves
-
-
-def fenced_plan(plan: MovePlan, moves: Moves) -> MovePlan:
-    """The plan with the topics that are fenced now."""
-    return replace(plan, fenced_topics=sorted(moves.fences.get(plan.from_alias, ())))
 
 
 async def _next(commits: AsyncGenerator[int | list[MovePartition], None]) -> int | list[MovePartition]:

@@ -35,6 +35,8 @@ class Departed:
     """A fence was created by this run."""
     drained: bool
     """Everything before the final offsets is copied."""
+    finals: Mapping[TopicPartition, int] | None = None
+    """The final offsets, by partition; None while the cluster does not answer."""
     still_written: Collection[TopicPartition] = ()
     """Partitions that somebody still wrote to behind the fence."""
     unfenced_topics: Collection[str] = ()
@@ -100,6 +102,7 @@ class Departure:
             moves=moves,
             fenced=fenced,
             drained=drained,
+            finals=finals,
             still_written={each for each in found.still_written if each.topic in kept_out},
             unfenced_topics=removed,
         )

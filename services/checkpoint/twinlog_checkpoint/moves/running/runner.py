@@ -31,7 +31,7 @@ from twinlog_checkpoint.moves.planning.outcome import (
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner, at_last
 from twinlog_checkpoint.moves.routes.route import Route
-from twinlog_checkpoint.moves.running.arrival import Arrival, Arrived, fenced_plan
+from twinlog_checkpoint.moves.running.arrival import Arrival, Arrived
 from twinlog_checkpoint.moves.running.departure import Departed, Departure
 from twinlog_checkpoint.moves.running.run_record import (
     Aborted,
@@ -313,8 +313,7 @@ class MoveRunner:
             result = run_of(over)
             kept = with_run(replace(over, run=before), on_target=result.on_target, any_group=result.any_group)
             await self._store(kept)
-            carried_out = await self.planner.done(fenced_plan(plan, moves), partitions)
-            report = self._report(kept, carried_out, options, departed, already_done=True)
+            report = await self._report(kept, plan, partitions, options, departed, already_done=True)
             await self._note_left_behind(kept, report)
             yield report
             return
@@ -343,7 +342,9 @@ class MoveRunner:
     ) -> AsyncGenerator[MoveEvent, None]:
         async for arrived in self._arrival.arrive(moves, plan, partitions, options):
             if isinstance(arrived, Arrived):
-                report = self._report(arrived.moves, arrived.plan, options, departed, already_done=False)
+                report = await self._report(
+                    arrived.moves, plan, arrived.partitions, options, departed, already_done=False
+                )
                 await self._note_left_behind(arrived.moves, report)
                 yield report
             else:
@@ -371,15 +372,19 @@ class MoveRunner:
             look_seconds=self.drain_look_seconds,
         )
 
-    def _report(
+    async def _report(
         self,
         moves: Moves,
         plan: MovePlan,
+        partitions: Sequence[MovePartition],
         options: MoveOptions,
         departed: Departed,
         *,
         already_done: bool,
     ) -> MoveReport:
+        """Of the `partitions` as they were carried out. Raises KafkaError."""
+        fenced = sorted(moves.fences.get(plan.from_alias, ()))
+        plan = await self.planner.done(replace(plan, fenced_topics=fenced), partitions, departed.finals)
         return MoveReport(
             run_id=run_of(moves).run_id,
             already_done=already_done,
