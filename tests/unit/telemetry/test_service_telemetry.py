@@ -12,11 +12,14 @@ from urllib.parse import quote
 
 import pytest
 import structlog
+import yaml
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import Meter, NoOpMeterProvider, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from prometheus_client import CollectorRegistry, generate_latest
 
+from twinlog.config.keys.spec import Service
+from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import ConfigError
 from twinlog.service.app import fingerprint
 from twinlog.service.errors_wire import status_of
@@ -47,6 +50,7 @@ from twinlog.text_tables import renewed
 from unit.cases import about
 
 METRICS_PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+ALERTS = METRICS_PAGE.parents[1] / "deploy" / "prometheus" / "alerts.yaml"
 
 
 def test_a_repeated_line_is_written_once_a_minute_with_the_number_left_out() -> None:
@@ -404,3 +408,12 @@ def test_a_line_that_cannot_be_exported_never_fails_who_writes_it(
     finally:
         logging.getLogger().removeHandler(export)
     assert "copied" in log_stream.getvalue()
+
+
+def test_the_scrape_job_of_the_page_has_the_default_addresses_of_all_services() -> None:
+    (job,) = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", METRICS_PAGE.read_text(), re.DOTALL)[0])[
+        "scrape_configs"
+    ]
+    listen = {str(BY_NAME[f"twinlog.{service}.metrics.listen"].default) for service in Service}
+    assert {target for each in job["static_configs"] for target in each["targets"]} == listen
+    assert f'up{{job="{job["job_name"]}"}}' in ALERTS.read_text()
