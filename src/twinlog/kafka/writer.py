@@ -12,7 +12,7 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import aiokafka.errors
@@ -141,30 +141,24 @@ class _Generation:
             self.is_introduced = before.is_introduced
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class KafkaLogWriter:
     """Implements `LogWriter` with aiokafka's producer. Several tasks of one event loop may share it; their
     records share batches."""
 
-    def __init__(
-        self,
-        alias: str,
-        options: Mapping[str, Any],
-        *,
-        timeout_seconds: float,
-        now_ms: Callable[[], int] = system_ms,
-        introduce: Introduce | None = None,
-    ) -> None:
-        """`options` are those of `aiokafka_producer_options`. `now_ms` gives records their time."""
-        self._now_ms = now_ms
-        self._alias = alias
-        self._options = {"request_timeout_ms": request_timeout_ms(timeout_seconds), **options}
-        self._timeout_seconds = timeout_seconds
-        self._introduce = introduce
-        self._generation: _Generation | None = None
-        self._last: _Generation | None = None
-        """The present one, or the one before."""
-        self._opening = asyncio.Lock()
-        self._closed = False
+    alias: str
+    options: Mapping[str, Any]
+    """Those of `aiokafka_producer_options`."""
+    _: KW_ONLY
+    timeout_seconds: float
+    now_ms: Callable[[], int] = system_ms
+    """Gives records their time."""
+    introduce: Introduce | None = None
+    _generation: _Generation | None = None
+    _last: _Generation | None = None
+    """The present one, or the one before."""
+    _opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _closed: bool = False
 
     async def __aenter__(self) -> ManagedWriter:
         return self
@@ -195,11 +189,11 @@ class KafkaLogWriter:
             raise StateError("the writer is closed", reason="CLIENT_CLOSED")
         doing = f"append to {partition}"
         self._check_names(headers, doing)
-        time_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
+        time_ms = self.now_ms() if timestamp_ms is None else timestamp_ms
         fields = {"key": key, "value": value, "timestamp_ms": time_ms, "headers": list(headers)}
         generation: _Generation | None = None
         try:
-            async with deadline(self._timeout_seconds, doing, alias=self._alias):
+            async with deadline(self.timeout_seconds, doing, alias=self.alias):
                 generation = await self._opened(doing)
                 return await self._append(generation, partition, fields, doing)
         except (TransientKafkaError, asyncio.CancelledError):
@@ -211,7 +205,8 @@ class KafkaLogWriter:
     async def _opened(self, doing: str) -> _Generation:
         async with self._opening:
             if self._generation is None:
-                producer = new_producer(self._options)
+                longest_ms = request_timeout_ms(self.timeout_seconds)
+                producer = new_producer({"request_timeout_ms": longest_ms, **self.options})
                 generation = _Generation(producer)
                 generation.follow(self._last)
                 try:
@@ -220,17 +215,17 @@ class KafkaLogWriter:
                     await self._introduced(generation, doing)
                     self._generation = generation
                 except KAFKA_CLIENT_ERRORS as error:
-                    raise translate(error, doing, alias=self._alias) from error
+                    raise translate(error, doing, alias=self.alias) from error
                 finally:
                     if self._generation is None:
                         abandon_producer(producer)
             return self._generation
 
     async def _introduced(self, generation: _Generation, doing: str) -> None:
-        if self._introduce is None or generation.is_introduced:
+        if self.introduce is None or generation.is_introduced:
             return
-        partition, key, value = self._introduce(generation.producer._txn_manager.producer_id)
-        fields: dict[str, Any] = {"key": key, "value": value, "timestamp_ms": self._now_ms(), "headers": []}
+        partition, key, value = self.introduce(generation.producer._txn_manager.producer_id)
+        fields: dict[str, Any] = {"key": key, "value": value, "timestamp_ms": self.now_ms(), "headers": []}
         await self._append(generation, partition, fields, doing)
         generation.is_introduced = True
 
@@ -241,7 +236,7 @@ class KafkaLogWriter:
         try:
             async with generation.turns[partition]:
                 # The producer itself would wait without end for an unknown topic, or fail an assertion.
-                await generation.producer.client.leader(partition, doing, alias=self._alias)
+                await generation.producer.client.leader(partition, doing, alias=self.alias)
                 sent = await self._enqueue(generation.producer, partition, fields, doing)
             return await self._acknowledged(generation, sent, doing)
         finally:
@@ -258,25 +253,25 @@ class KafkaLogWriter:
             producer._serialize(fields["key"], fields["value"], fields["headers"])
             future: asyncio.Future[Any] = await producer._message_accumulator.add_message(
                 AiokafkaTopicPartition(partition.topic, partition.partition),
-                timeout=self._timeout_seconds,
+                timeout=self.timeout_seconds,
                 **fields,
             )
         except KAFKA_CLIENT_ERRORS as error:
-            raise translate(error, doing, alias=self._alias) from error
+            raise translate(error, doing, alias=self.alias) from error
         return future
 
     async def _acknowledged(self, generation: _Generation, sent: "asyncio.Future[Any]", doing: str) -> int:
         try:
             offset = int((await sent).offset)
         except KAFKA_CLIENT_ERRORS as error:
-            failure = translate(error, doing, alias=self._alias)
+            failure = translate(error, doing, alias=self.alias)
             self._retire(generation)
             if failure.reason in _NEW_PRODUCER_HELPS:
                 generation.is_refused = True
                 failure = _transient(failure)
             raise failure from error
         if offset < 0:
-            raise from_reason(OFFSET_UNKNOWN, doing, alias=self._alias)
+            raise from_reason(OFFSET_UNKNOWN, doing, alias=self.alias)
         return offset
 
     def _retire(self, generation: _Generation) -> None:
@@ -290,7 +285,7 @@ class KafkaLogWriter:
                 name.encode()
             except UnicodeEncodeError as error:
                 detail = "a header name is not UTF-8"
-                raise from_code(ErrorCode.invalid_record, doing, alias=self._alias, detail=detail) from error
+                raise from_code(ErrorCode.invalid_record, doing, alias=self.alias, detail=detail) from error
 
 
 def _transient(failure: KafkaError) -> TransientKafkaError:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import grpc
@@ -288,44 +289,40 @@ def _open_member(address: str, credentials: Credentials | None, rpc: Rpc) -> grp
     return open_with(address, credentials, rpc)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Peers:
     """Channels by service name: opened on first use, reconnected after a loss."""
 
-    def __init__(
-        self,
-        endpoints: Mapping[str, str],
-        stack: AsyncExitStack,
-        *,
-        security: Callable[[str], PeerSecurity] = lambda _: PeerSecurity(),
-        rpc: Rpc = GRPC,
-    ) -> None:
-        """`endpoints`: service name → HOST:PORT. `stack` closes the channels. `security`: TLS and credentials
-        for calls. `rpc`: opens channels without TLS."""
-        self._rpc = rpc
-        self._endpoints = dict(endpoints)
-        self._security = security
-        self._stack = stack
-        self._channels: dict[str, OwnerChannel] = {}
+    endpoints: Mapping[str, str]
+    """Service name → HOST:PORT."""
+    stack: AsyncExitStack
+    """Closes the channels."""
+    _: KW_ONLY
+    security: Callable[[str], PeerSecurity] = lambda _: PeerSecurity()
+    """TLS and credentials for calls."""
+    rpc: Rpc = GRPC
+    """Opens channels without TLS."""
+    _channels: dict[str, OwnerChannel] = field(default_factory=dict)
 
     def endpoint(self, name: str) -> str:
         """HOST:PORT of a service. Raises NotFoundError for an unknown name."""
         try:
-            return self._endpoints[name]
+            return self.endpoints[name]
         except KeyError:
             raise NotFoundError(f"no service is called {name!r}", metadata={"service": name}) from None
 
     def channel(self, name: str) -> grpc.aio.Channel:
         """The process's one channel to a service ("configsync"). Raises NotFoundError for an unknown name."""
         if name not in self._channels:
-            security = self._security(name)
-            channel = open_to_owner(self.endpoint(name), lambda at: credentials_for(at, security), self._rpc)
+            security = self.security(name)
+            channel = open_to_owner(self.endpoint(name), lambda at: credentials_for(at, security), self.rpc)
             self._channels[name] = channel
-            self._stack.push_async_callback(channel.close)
+            self.stack.push_async_callback(channel.close)
         return self._channels[name]
 
     def open_process(self, name: str, address: str) -> grpc.aio.Channel:
         """A channel to the owner of a flow at HOST:PORT; close it. Raises ConfigError."""
-        return _open_member(address, credentials_for(address, self._security(name)), self._rpc)
+        return _open_member(address, credentials_for(address, self.security(name)), self.rpc)
 
     async def tidy(self, stop: asyncio.Event) -> None:
         """Loop: close connections whose certificates were replaced."""

@@ -7,7 +7,7 @@ reference without a value stays as written, with a notice.
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
@@ -193,31 +193,26 @@ def _normal(path: str) -> Path:
     return Path(*parts)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Resolver:
     """Replaces references in values; reports once what cannot be found."""
 
-    def __init__(
-        self,
-        providers: Mapping[str, Provider],
-        findings: ConfigFindings,
-        *,
-        settings: Mapping[str, str] | None = None,
-    ) -> None:
-        """`settings` are those of `config.providers`, from which the providers were created."""
-        self._providers = providers
-        self._findings = findings
-        self.settings = settings or {}
+    providers: Mapping[str, Provider]
+    findings: ConfigFindings
+    _: KW_ONLY
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Those of `config.providers`, from which the providers were created."""
 
     def may_change(self, text: str) -> bool:
         """Whether a reference in it may give another value later: all except the process's environment."""
-        found = (self._providers.get(match[1]) for match in _REFERENCE.finditer(text))
+        found = (self.providers.get(match[1]) for match in _REFERENCE.finditer(text))
         return any(each is not None and not isinstance(each, EnvVarProvider) for each in found)
 
     def filled(self, text: str) -> str | None:
         """The text with all references replaced; None when one of them has no value now."""
         parts, position = list[str](), 0
         for match in _REFERENCE.finditer(text):
-            provider = self._providers.get(match[1])
+            provider = self.providers.get(match[1])
             try:
                 value = None if provider is None else provider.get(match[3] or "", match[4])
             except ConfigError:
@@ -237,19 +232,19 @@ class Resolver:
 
     def _replacement(self, prop: Property, match: re.Match[str]) -> str:
         name, path, key = match[1], match[3] or "", match[4]
-        provider = self._providers.get(name)
+        provider = self.providers.get(name)
         if provider is None:
             # It may not be a reference at all, but part of a password: the rest of it is not shown.
             text = f"${{{name}:…}} is used literally: there is no provider {name!r} in config.providers"
-            self._findings.warning(prop.key, text, line=prop.line)
+            self.findings.warning(prop.key, text, line=prop.line)
             return match[0]
         try:
             found = provider.get(path, key)
         except ConfigError as error:
-            self._findings.problem(prop.key, f"{match[0]}: {error}", line=prop.line)
+            self.findings.problem(prop.key, f"{match[0]}: {error}", line=prop.line)
             return match[0]
         if found is None:
-            self._findings.warning(
+            self.findings.warning(
                 prop.key,
                 f"{match[0]} is used literally: provider {name!r} has no such value",
                 line=prop.line,

@@ -3,7 +3,7 @@ by one."""
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from enum import StrEnum
 from typing import Any, cast, get_type_hints
 
@@ -144,20 +144,15 @@ def texts_of(settings: Any) -> dict[str, str]:
     return {key: "" if value is None else str(value) for key, value in found.items()}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class SettingsReader:
     """Reads one mapping of properties (a flow's, a worker's or the file's). A wrong value becomes a problem
     and reads as the default, so that one start shows all problems."""
 
-    def __init__(
-        self,
-        properties: Settings,
-        *,
-        resolve: Callable[[Property], Property],
-        findings: ConfigFindings,
-    ) -> None:
-        self._properties = properties
-        self._resolve = resolve
-        self._findings = findings
+    properties: Settings
+    _: KW_ONLY
+    resolve: Callable[[Property], Property]
+    findings: ConfigFindings
 
     def boolean(self, name: str) -> bool:
         return cast("bool", self._value(name))
@@ -200,7 +195,7 @@ class SettingsReader:
             PatternList(name, found)
         except ConfigError as error:
             prop = self.property(name) or Property(key=name, value="")
-            self._findings.problem(prop.key, str(error).removeprefix(f"{name}: "), line=prop.line)
+            self.findings.problem(prop.key, str(error).removeprefix(f"{name}: "), line=prop.line)
             return ()
         return found
 
@@ -222,8 +217,8 @@ class SettingsReader:
     def property(self, name: str) -> Property | None:
         """The resolved property of a key, under its name or an older one; None when it is not set."""
         for candidate in (name, *BY_NAME[name].aliases):
-            if candidate in self._properties:
-                return self._resolve(self._properties[candidate])
+            if candidate in self.properties:
+                return self.resolve(self.properties[candidate])
         return None
 
     def _value(self, name: str) -> Value | None:
@@ -235,7 +230,7 @@ class SettingsReader:
         try:
             value = parse_value(spec, prop.value)
         except ValueError:
-            self._findings.wrong_value(prop, expected(spec), secret=is_secret(name))
+            self.findings.wrong_value(prop, expected(spec), secret=is_secret(name))
             return fallback
-        tell_reading(spec, prop, self._findings)
+        tell_reading(spec, prop, self.findings)
         return value

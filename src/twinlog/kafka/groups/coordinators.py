@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from twinlog.errors import KafkaError
@@ -141,28 +142,26 @@ async def ask_about_groups(
     }
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class _Asking(Generic[T]):
     """One request about many groups. A broker that does not answer delays only the groups that it
     coordinates."""
 
-    def __init__(
-        self, session: BrokerSession, coordinators: GroupCoordinators, ask: Ask[T], doing: str
-    ) -> None:
-        self._session = session
-        self._coordinators = coordinators
-        self._ask_broker = ask
-        self._doing = doing
-        self._places: defaultdict[int, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(_AT_ONCE_PER_BROKER)
-        )
-        self.found: dict[str, T | KafkaError] = {}
-        self._last: dict[str, KafkaError] = {}
-        """Why a group has to be asked for again."""
+    session: BrokerSession
+    coordinators: GroupCoordinators
+    ask: Ask[T]
+    doing: str
+    _places: defaultdict[int, asyncio.Semaphore] = field(
+        default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_PER_BROKER))
+    )
+    found: dict[str, T | KafkaError] = field(default_factory=dict)
+    _last: dict[str, KafkaError] = field(default_factory=dict)
+    """Why a group has to be asked for again."""
 
     def problem(self, group_id: str) -> KafkaError:
         """Why a group has no answer when the time is up."""
         return self._last.get(group_id) or from_reason(
-            TIMEOUT, f"{self._doing} {group_id}", alias=self._session.alias
+            TIMEOUT, f"{self.doing} {group_id}", alias=self.session.alias
         )
 
     async def run(self, group_ids: Sequence[str]) -> None:
@@ -172,10 +171,10 @@ class _Asking(Generic[T]):
 
     async def _round(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
         """Find the coordinators, then ask each of them."""
-        doing = f"{self._doing}s"
+        doing = f"{self.doing}s"
         again: list[str] = []
         try:
-            nodes = await self._coordinators.nodes(group_ids, doing)
+            nodes = await self.coordinators.nodes(group_ids, doing)
         except KafkaError as error:
             nodes = dict.fromkeys(group_ids, error)
         by_node: defaultdict[int, list[str]] = defaultdict(list)
@@ -198,13 +197,13 @@ class _Asking(Generic[T]):
             await self._round(group_ids, tasks)
 
         for group_id in group_ids:
-            self._coordinators.forget(group_id)
+            self.coordinators.forget(group_id)
         if group_ids:
-            tasks.create_task(later(), name=f"{self._doing}s again")
+            tasks.create_task(later(), name=f"{self.doing}s again")
 
     async def _ask(self, node_id: int, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
         async with self._places[node_id]:
-            answers = await self._ask_broker(node_id, group_ids)
+            answers = await self.ask(node_id, group_ids)
         again: list[str] = []
         for group_id in group_ids:
             answer = answers[group_id]

@@ -7,7 +7,7 @@ aiokafka's own classes copy a request's bytes at every level of nesting and deco
 import io
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from types import UnionType
@@ -46,105 +46,75 @@ def no_throttle(_frame: Frame, _position: int, _answer: object) -> int:
     return 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class AgreedRequest(Generic[T]):
     """A request in the version that both sides support, and the reader of its response."""
 
-    __slots__ = (
-        "_api_key",
-        "_decode",
-        "_is_flexible",
-        "_throttle_of",
-        "_version",
-        "largest_answer_bytes",
-        "pieces",
-        "sent_at",
-        "throttle_ms",
-    )
-
-    def __init__(
-        self,
-        api_key: int,
-        version: int,
-        pieces: Pieces,
-        decode: Callable[[Frame, int, int], T],
-        throttle_of: ThrottleOf[T],
-        *,
-        largest_answer_bytes: int,
-        is_flexible: bool,
-    ) -> None:
-        self._api_key = api_key
-        self._version = version
-        self._throttle_of = throttle_of
-        self.largest_answer_bytes = largest_answer_bytes
-        self.throttle_ms = 0
-        """Known once the response was read: for how long the broker reads nothing more from the connection
-        (KIP-219)."""
-        self._is_flexible = is_flexible
-        self.pieces = pieces
-        """The body."""
-        self.sent_at = 0.0
-        """Loop time."""
-        self._decode = decode
+    api_key: int
+    version: int
+    pieces: Pieces
+    """The body."""
+    decode: Callable[[Frame, int, int], T]
+    throttle_of: ThrottleOf[T]
+    _: KW_ONLY
+    largest_answer_bytes: int
+    is_flexible: bool
+    throttle_ms: int = 0
+    """Known once the response was read: for how long the broker reads nothing more from the connection
+    (KIP-219)."""
+    sent_at: float = 0.0
+    """Loop time."""
 
     def header(self, correlation_id: int, client_id: bytes) -> bytes:
-        header = _HEADER.pack(self._api_key, self._version, correlation_id, len(client_id)) + client_id
-        return header + NO_TAGS if self._is_flexible else header
+        header = _HEADER.pack(self.api_key, self.version, correlation_id, len(client_id)) + client_id
+        return header + NO_TAGS if self.is_flexible else header
 
     def read(self, frame: Frame, position: int) -> T:
         """The response after its correlation id, at `position`; it may refer to the frame's bytes."""
-        if self._is_flexible and self._api_key != _API_VERSIONS:
+        if self.is_flexible and self.api_key != _API_VERSIONS:
             position = skip_tags(frame, position)
-        answer = self._decode(frame, position, self._version)
-        self.throttle_ms = max(0, self._throttle_of(frame, position, answer))
+        answer = self.decode(frame, position, self.version)
+        self.throttle_ms = max(0, self.throttle_of(frame, position, answer))
         return answer
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HandWrittenRequest(Generic[T]):
     """`encode` and `decode` get the negotiated version, and only the bodies."""
 
-    def __init__(
-        self,
-        api_key: int,
-        versions: range,
-        encode: Callable[[int], Pieces],
-        decode: Callable[[Frame, int, int], T],
-        *,
-        flexible_from: int | None = None,
-        throttle_of: ThrottleOf[T] = first_field_throttle,
-        largest_answer_bytes: int = LARGEST_FRAME_BYTES,
-    ) -> None:
-        """From version `flexible_from` on the headers have tagged fields (KIP-482). An answer larger than
-        `largest_answer_bytes` ends the connection before it is received."""
-        self._largest_answer_bytes = largest_answer_bytes
-        self.api_key = api_key
-        self._versions = versions
-        self._encode = encode
-        self._decode = decode
-        self._flexible_from = flexible_from
-        self._throttle_of = throttle_of
+    api_key: int
+    versions: range
+    encode: Callable[[int], Pieces]
+    decode: Callable[[Frame, int, int], T]
+    _: KW_ONLY
+    flexible_from: int | None = None
+    """From this version on the headers have tagged fields (KIP-482)."""
+    throttle_of: ThrottleOf[T] = first_field_throttle
+    largest_answer_bytes: int = LARGEST_FRAME_BYTES
+    """A larger one ends the connection before it is received."""
 
     def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[T]:
         """Raises IncompatibleBrokerVersion when the broker supports none of our versions."""
         oldest, newest = broker_versions.get(self.api_key, (0, -1))
-        version = min(newest, self._versions[-1])
-        if version < max(oldest, self._versions[0]):
+        version = min(newest, self.versions[-1])
+        if version < max(oldest, self.versions[0]):
             raise IncompatibleBrokerVersion(
                 f"the broker speaks versions {oldest} to {newest} of request {self.api_key}, "
-                f"{self._versions[0]} to {self._versions[-1]} are needed"
+                f"{self.versions[0]} to {self.versions[-1]} are needed"
             )
         return AgreedRequest(
             self.api_key,
             version,
-            self._encode(version),
-            self._decode,
-            self._throttle_of,
-            largest_answer_bytes=self._largest_answer_bytes,
+            self.encode(version),
+            self.decode,
+            self.throttle_of,
+            largest_answer_bytes=self.largest_answer_bytes,
             is_flexible=self.is_flexible(version),
         )
 
     def is_flexible(self, version: int) -> bool:
         """Whether the headers of this version have tagged fields."""
-        return self._flexible_from is not None and version >= self._flexible_from
+        return self.flexible_from is not None and version >= self.flexible_from
 
 
 # Kafka's messages as objects, by the schemas of `kio`, which are generated from Kafka's own.
@@ -192,7 +162,7 @@ class SchemaRequest(HandWrittenRequest[Any]):
 
     def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[Any]:
         oldest, newest = broker_versions.get(self.api_key, (0, -1))
-        lowest, version = max(oldest, self._versions[0]), min(newest, self._versions[-1])
+        lowest, version = max(oldest, self.versions[0]), min(newest, self.versions[-1])
         while version > lowest and (self.api_key, version) in _UNREADABLE:
             version -= 1
         return super().prepare({self.api_key: (oldest, version)} if version >= lowest else broker_versions)

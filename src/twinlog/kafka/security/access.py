@@ -14,7 +14,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 from aiokafka.abc import AbstractTokenProvider
@@ -164,30 +164,25 @@ def _seconds_since_1970() -> float:
     return time.time_ns() / 1e9
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TokenKeeper:
     """Several threads and event loops may share it."""
 
-    def __init__(
-        self,
-        login: OAuthLogin,
-        fetch: Fetch,
-        *,
-        clock: Callable[[], float] = _seconds_since_1970,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        """`fetch` blocks and raises TokenError; `clock` returns seconds since 1970."""
-        self._login = login
-        self._fetch = fetch
-        self._clock = clock
-        self._chance = chance
-        self._lock = threading.Lock()
-        self._token: Token | None = None
-        self._seen_at = 0.0
-        """When this token was first returned, because a file may contain the same one again."""
-        self._refresh_at = 0.0
-        self._failure: TokenError | None = None
-        self._failures = 0
-        self._retry_at = 0.0
+    login: OAuthLogin
+    fetch: Fetch
+    """Blocks and raises TokenError."""
+    _: KW_ONLY
+    clock: Callable[[], float] = _seconds_since_1970
+    """Seconds since 1970."""
+    chance: Callable[[], float] = random.random
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _token: Token | None = None
+    _seen_at: float = 0.0
+    """When this token was first returned, because a file may contain the same one again."""
+    _refresh_at: float = 0.0
+    _failure: TokenError | None = None
+    _failures: int = 0
+    _retry_at: float = 0.0
 
     def token(self) -> Token:
         """A valid token. Blocks while it fetches one,
@@ -221,7 +216,7 @@ class TokenKeeper:
     def _at_hand(self) -> Token | None:
         """The token in use; None when another one should be fetched. Raises the TokenError of a recent
         failure."""
-        now, token = self._clock(), self._present()
+        now, token = self.clock(), self._present()
         if token is not None and now < self._refresh_at:
             return token
         failure = self._failure
@@ -234,25 +229,25 @@ class TokenKeeper:
     def _present(self) -> Token | None:
         """The token in use while it is valid."""
         token = self._token
-        alive = token is not None and self._clock() < token.expires_at - _MARGIN_SECONDS
+        alive = token is not None and self.clock() < token.expires_at - _MARGIN_SECONDS
         return token if alive else None
 
     def _fetched(self) -> Token:
         try:
-            token = self._fetch(self._login, self._clock())
+            token = self.fetch(self.login, self.clock())
         except TokenError as error:
             self._failure = error
             self._failures += 1
-            wait_seconds = self._login.backoff_seconds * 2 ** min(self._failures - 1, 30)
-            self._retry_at = self._clock() + min(wait_seconds, self._login.backoff_max_seconds)
+            wait_seconds = self.login.backoff_seconds * 2 ** min(self._failures - 1, 30)
+            self._retry_at = self.clock() + min(wait_seconds, self.login.backoff_max_seconds)
             present = self._present()
             if present is not None:
                 return present
             raise
-        now = self._clock()
+        now = self.clock()
         if self._token is None or self._token.text != token.text:
             self._seen_at = now
-        self._refresh_at = self._login.window.refresh_at(now, token.expires_at, self._chance())
+        self._refresh_at = self.login.window.refresh_at(now, token.expires_at, self.chance())
         self._failure, self._failures = None, 0
         self._token = token
         return token

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -63,39 +63,31 @@ class TokenVerifier(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Gate:
     """Decides which caller may call which method at one port."""
 
-    def __init__(
-        self,
-        auth: AuthSettings,
-        *,
-        client_certificates: bool = False,
-        own_names: Callable[[], frozenset[str]] = frozenset,
-        tokens: TokenFile | None = None,
-        oidc: TokenVerifier | None = None,
-        workers: bool = False,
-    ) -> None:
-        """`own_names`: principals of the port's own certificate; a caller with one of them is the deployment
-        itself. `workers`: a port for tasks only, which show the token of their epoch later."""
-        self._auth = auth
-        self._client_certificates = client_certificates
-        self._own_names = own_names
-        self._tokens = tokens
-        self._oidc = oidc
-        self._workers = workers
-        self._open = Counter[str]()
+    auth: AuthSettings
+    _: KW_ONLY
+    client_certificates: bool = False
+    own_names: Callable[[], frozenset[str]] = frozenset
+    """Principals of the port's own certificate; a caller with one of them is the deployment itself."""
+    tokens: TokenFile | None = None
+    oidc: TokenVerifier | None = None
+    workers: bool = False
+    """A port for tasks only, which show the token of their epoch later."""
+    _open: Counter[str] = field(default_factory=Counter[str])
 
     @property
     def asks(self) -> bool:
         """Whether callers must authenticate."""
-        return self._client_certificates or self._tokens is not None or self._oidc is not None
+        return self.client_certificates or self.tokens is not None or self.oidc is not None
 
     @contextmanager
     def entered(self, method: str, caller: Caller, context: Context) -> Iterator[None]:
         """Holds while a call lasts. Raises ExhaustedError (TOO_MANY_CALLS) when its caller has too many
         open."""
-        if self._workers:
+        if self.workers:
             # As many calls as there are slots; until tasks name their slot, WorkerServicer bounds them.
             yield
             return
@@ -123,7 +115,7 @@ class Gate:
         """Identify the caller. Raises UnauthenticatedError, PeerUnavailableError, ForbiddenError
         (WRONG_PORT), and ExhaustedError (TOO_MANY_CALLS) when too many calls of its address wait for an
         OpenID provider."""
-        if self._workers is not (needed_role(method) == access_pb2.ROLE_WORKER):
+        if self.workers is not (needed_role(method) == access_pb2.ROLE_WORKER):
             raise ForbiddenError(f"{method} is not served on this port", reason="WRONG_PORT")
         caller = ANONYMOUS
         if self.asks:
@@ -135,7 +127,7 @@ class Gate:
     def require(self, method: str, caller: Caller) -> None:
         """Raises ForbiddenError for a caller without the method's role."""
         needed = needed_role(method)
-        if self._workers and needed == access_pb2.ROLE_WORKER:
+        if self.workers and needed == access_pb2.ROLE_WORKER:
             return
         if needed == access_pb2.ROLE_UNSPECIFIED or caller.role < needed:
             word = "an unknown role" if needed == access_pb2.ROLE_UNSPECIFIED else Role(needed).word
@@ -148,9 +140,9 @@ class Gate:
     async def _identify(self, context: Context) -> Caller:
         """A token wins over a certificate, because services and proxies have certificates of their own."""
         given = [value for key, value in context.invocation_metadata() or () if key == AUTHORIZATION]
-        if given and (self._tokens is not None or self._oidc is not None):
+        if given and (self.tokens is not None or self.oidc is not None):
             return await self._of_token(given)
-        if self._client_certificates:
+        if self.client_certificates:
             pem = next(iter(context.auth_context().get("x509_pem_cert", ())), b"")
             if pem:
                 return self._of_certificate(pem)
@@ -164,12 +156,12 @@ class Gate:
                 reason="TOKEN_INVALID",
             )
         token = found[1]
-        if self._tokens is not None:
-            caller = self._tokens.find(token)
+        if self.tokens is not None:
+            caller = self.tokens.find(token)
             if caller is not None:
                 return caller
-        if self._oidc is not None and token.count(".") == 2:
-            return await self._oidc.verify(token)
+        if self.oidc is not None and token.count(".") == 2:
+            return await self.oidc.verify(token)
         raise UnauthenticatedError(
             "the token is not known here: it was revoked, or is for another service; get a new one and store"
             " it in twinlog.client.token.file",
@@ -178,8 +170,8 @@ class Gate:
 
     def _of_certificate(self, pem: bytes) -> Caller:
         name, principals = _parsed(pem)
-        own = self._own_names()
-        role = Role.ADMIN if own and own == frozenset(principals) else role_of(principals, self._auth)
+        own = self.own_names()
+        role = Role.ADMIN if own and own == frozenset(principals) else role_of(principals, self.auth)
         return Caller(name=name, role=role, via="certificate")
 
 

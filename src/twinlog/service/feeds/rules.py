@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
@@ -95,9 +94,8 @@ _log = structlog.stdlib.get_logger(__name__)
 FIRST_RETRY_SECONDS = 1.0
 LONGEST_RETRY_SECONDS = 60.0
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
-
+@dataclass(slots=True, eq=False, repr=False)
 class AppliedRules:
     """The rules of one flow as they apply in this service: those of the file until `apply` has put others.
 
@@ -105,26 +103,21 @@ class AppliedRules:
     may be a secret that could not be read. Until then the ones before apply.
     """
 
-    def __init__(
-        self,
-        decisions: Decisions,
-        configuration: Configuration,
-        flow: Flow,
-        put: Callable[[FlowConfig], None],
-        *,
-        is_owner: Callable[[], bool | None] = lambda: True,
-    ) -> None:
-        """`put` applies a configuration of the flow; it may raise ConfigError for rules that cannot be
-        used. `is_owner`: whether this process owns the flow; None = not known."""
-        self._decisions = decisions
-        self._configuration = configuration
-        self._flow = flow
-        self._put = put
-        self._is_owner = is_owner
-        self._changed = decisions.subscribe()
-        self._applied: Mapping[str, str] = _NOTHING
-        self._refused: Mapping[str, str] | None = None
-        self._problem = ""
+    decisions: Decisions
+    configuration: Configuration
+    flow: Flow
+    put: Callable[[FlowConfig], None]
+    """Applies a configuration of the flow; may raise ConfigError for rules that cannot be used."""
+    _: KW_ONLY
+    is_owner: Callable[[], bool | None] = lambda: True
+    """Whether this process owns the flow; None = not known."""
+    _applied: Mapping[str, str] = field(default_factory=dict)
+    _refused: Mapping[str, str] | None = None
+    _problem: str = ""
+    _changed: asyncio.Event = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changed = self.decisions.subscribe()
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -133,9 +126,9 @@ class AppliedRules:
         configsync puts rules aside whose keys have changed in its file. While it is away, the owner of the
         flow does that here; the file of another process may be an older one.
         """
-        record = self._decisions.rules(self._flow)
-        if record.values and not self._decisions.is_told(self._flow) and self._is_owner():
-            record = heeding_file(self._configuration, self._flow, record)
+        record = self.decisions.rules(self.flow)
+        if record.values and not self.decisions.is_told(self.flow) and self.is_owner():
+            record = heeding_file(self.configuration, self.flow, record)
         return record.values
 
     @property
@@ -150,16 +143,16 @@ class AppliedRules:
         """Apply the rules that are known now, if they do not yet. Raises ConfigError."""
         while (values := self.values) != self._applied:
             try:
-                config = await asyncio.to_thread(flow_in_effect, self._configuration, self._flow, values)
+                config = await asyncio.to_thread(flow_in_effect, self.configuration, self.flow, values)
                 if values == self.values != self._applied:
-                    self._put(config)
+                    self.put(config)
                     self._applied, self._refused, self._problem = values, None, ""
-                    _log.info("rules_changed", flow=str(self._flow), keys=sorted(values))
+                    _log.info("rules_changed", flow=str(self.flow), keys=sorted(values))
             except ConfigError as error:
                 if str(error) != self._problem:
                     _log.warning(
                         "changed_rules_unusable",
-                        flow=str(self._flow),
+                        flow=str(self.flow),
                         reason=error.reason,
                         message=str(error),
                     )

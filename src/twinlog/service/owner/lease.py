@@ -9,6 +9,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -52,40 +53,30 @@ class LeaseState(Enum):
     ELSEWHERE = "ELSEWHERE"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FlowLease:
     """Whether this process owns a flow, for one service. All is for one event loop."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        *,
-        group: str,
-        session_seconds: float,
-        clock: Clock,
-        rules: str = "",
-        on_owner: Callable[[], None] = lambda: None,
-    ) -> None:
-        """`rules`: a `selection_fingerprint`; "" is a value like others. `on_owner`: called for every new
-        owner."""
-        self._on_owner = on_owner
-        self.rules = rules
-        self.flow = flow
-        self._group = group
-        self._session_seconds = session_seconds
-        # How long the coordinator's answer is trusted; a running step ends in the rest of the session.
-        self._valid_seconds = max(session_seconds - STEP_GRACE_SECONDS, session_seconds * _LEAST_VALID_SHARE)
-        self._clock = clock
-        self._state = LeaseState.UNKNOWN
-        self._owner = ""
-        self.problem: TwinlogError | None = None
-        self._valid_until = 0.0
-        self._heard_at = 0.0
-        self._loading_since: float | None = None
-        self._alone = False
-        self._changed = asyncio.Event()
-        self._at_work = 0
-        self.on_idle: Callable[[], None] = lambda: None
-        """Called when the last guarded work has ended."""
+    flow: Flow
+    _: KW_ONLY
+    group: str
+    session_seconds: float
+    clock: Clock
+    rules: str = ""
+    """A `selection_fingerprint`; "" is a value like others."""
+    on_owner: Callable[[], None] = lambda: None
+    """Called for every new owner."""
+    _owner: str = ""
+    problem: TwinlogError | None = None
+    _valid_until: float = 0.0
+    _heard_at: float = 0.0
+    _loading_since: float | None = None
+    _alone: bool = False
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _at_work: int = 0
+    on_idle: Callable[[], None] = lambda: None
+    """Called when the last guarded work has ended."""
+    _state: LeaseState = LeaseState.UNKNOWN
 
     @property
     def state(self) -> LeaseState:
@@ -106,12 +97,12 @@ class FlowLease:
         since, problem = self._loading_since, self.problem
         if since is None or problem is None or problem.reason != _LOADING:
             return False
-        return self._clock.monotonic() - since < _LOADING_SECONDS
+        return self.clock.monotonic() - since < _LOADING_SECONDS
 
     def _is_hearsay(self) -> bool:
         """Whether the last news of the owner is old. Neither taking its place nor reporting it as the owner
         would be right, because perhaps only the right to ask was lost."""
-        return self._clock.monotonic() - self._heard_at > _SESSIONS_OF_SILENCE * self._session_seconds
+        return self.clock.monotonic() - self._heard_at > _SESSIONS_OF_SILENCE * self.session_seconds
 
     @property
     def is_elected(self) -> bool:
@@ -149,7 +140,7 @@ class FlowLease:
     def _unknown(self) -> TransientKafkaError:
         return TransientKafkaError(
             f"{self.flow}: it is being found out whether another process serves it (group "
-            f"{self._group} on {self.flow.target})",
+            f"{self.group} on {self.flow.target})",
             reason="STARTING",
             metadata={"flow": str(self.flow)},
         )
@@ -159,8 +150,8 @@ class FlowLease:
 
         Raises StateError (OWNED_ELSEWHERE), or KafkaError when the owner cannot be found out.
         """
-        deadline = self._clock.monotonic() + _REQUIRE_SECONDS
-        while self.state is LeaseState.UNKNOWN and (left := deadline - self._clock.monotonic()) > 0:
+        deadline = self.clock.monotonic() + _REQUIRE_SECONDS
+        while self.state is LeaseState.UNKNOWN and (left := deadline - self.clock.monotonic()) > 0:
             if not await wait_for_any(self._changed, seconds=left):
                 break
         refusal = self.refusal()
@@ -246,12 +237,16 @@ class FlowLease:
         was = self.state
         self._state, self._owner, self.problem = state, owner, None
         self._alone, self._loading_since = False, None
-        self._valid_until, self._heard_at = asked_at + self._valid_seconds, asked_at
+        # How long the answer is trusted; a running step ends in the rest of the session.
+        valid_seconds = max(
+            self.session_seconds - STEP_GRACE_SECONDS, self.session_seconds * _LEAST_VALID_SHARE
+        )
+        self._valid_until, self._heard_at = asked_at + valid_seconds, asked_at
         if is_new_owner:
-            self._on_owner()
+            self.on_owner()
         if is_new_owner or was is not self.state:
             event = "flow_owned" if leads else "flow_owned_elsewhere"
-            _log.info(event, flow=str(self.flow), owner=owner, group=self._group)
+            _log.info(event, flow=str(self.flow), owner=owner, group=self.group)
             if not leads and self._is_twin():
                 why = twin_deployment(self.flow, owner)
                 _log.warning("twin_deployment", flow=str(self.flow), reason=why.reason, message=str(why))
@@ -266,7 +261,7 @@ class FlowLease:
         if error.reason in NO_ELECTION and self._state is not LeaseState.ELSEWHERE:
             self._state, self._alone = LeaseState.OWNER, True
         if error.reason == _LOADING and self._loading_since is None:
-            self._loading_since = self._clock.monotonic()
+            self._loading_since = self.clock.monotonic()
         self.problem = error
         self._tell()
 
@@ -283,7 +278,7 @@ class FlowLease:
         return self.state is LeaseState.OWNER or (in_doubt and self.state is LeaseState.UNKNOWN)
 
     def _seconds_left(self) -> float:
-        return self._valid_until - self._clock.monotonic()
+        return self._valid_until - self.clock.monotonic()
 
     @contextmanager
     def _working(self) -> Iterator[None]:

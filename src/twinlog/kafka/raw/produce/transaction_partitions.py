@@ -9,6 +9,7 @@ The batches of a producer that are not acknowledged yet, in a queue for each par
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import KW_ONLY, dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
@@ -103,26 +104,18 @@ class OpenBatches:
 # others, and none is while its broker throttles.
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Deadlines:
-    def __init__(
-        self,
-        batches: OpenBatches,
-        taken_until: Callable[[object], float],
-        throttled_until: Callable[[object], float],
-        *,
-        delivery_timeout_seconds: float,
-        alias: str,
-        late: Callable[[Mapping[TopicPartition, KafkaError]], None],
-    ) -> None:
-        """`late` is called with the partitions whose oldest batch is late, and a TIMEOUT for each."""
-        self._batches = batches
-        self._taken_until = taken_until
-        self._throttled_until = throttled_until
-        self._delivery_timeout_seconds = delivery_timeout_seconds
-        self._alias = alias
-        self._late = late
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
+    batches: OpenBatches
+    taken_until: Callable[[object], float]
+    throttled_until: Callable[[object], float]
+    _: KW_ONLY
+    delivery_timeout_seconds: float
+    alias: str
+    late: Callable[[Mapping[TopicPartition, KafkaError]], None]
+    """Called with the partitions whose oldest batch is late, and a TIMEOUT for each."""
+    _timer: asyncio.TimerHandle | None = None
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def watch(self, pending: PendingBatch) -> None:
         """The batch was queued."""
@@ -132,9 +125,9 @@ class Deadlines:
     def deadline_of(self, pending: PendingBatch) -> float:
         """A loop time that moves while the broker accepts what is before this batch; once the batch has
         failed, only while the broker reads nothing (KIP-219)."""
-        moved_by = self._taken_until if pending.last_error is None else self._throttled_until
-        until = moved_by(self._batches.queue_of(pending.partition).connection)
-        return min(max(pending.deadline, until + self._delivery_timeout_seconds), pending.latest)
+        moved_by = self.taken_until if pending.last_error is None else self.throttled_until
+        until = moved_by(self.batches.queue_of(pending.partition).connection)
+        return min(max(pending.deadline, until + self.delivery_timeout_seconds), pending.latest)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -144,14 +137,14 @@ class Deadlines:
         """Runs at the deadline of what was then the oldest batch; mostly it was delivered long ago."""
         self._timer = None
         now = self._loop.time()
-        oldest = self._batches.oldest(self.deadline_of)
+        oldest = self.batches.oldest(self.deadline_of)
         late = {
             pending.partition: self._lateness(pending)
             for pending in oldest
             if self.deadline_of(pending) <= now
         }
         if late:
-            self._late(late)
+            self.late(late)
         elif oldest:
             self._timer = self._loop.call_at(min(map(self.deadline_of, oldest)), self._check)
 
@@ -159,8 +152,8 @@ class Deadlines:
         error = pending.last_error or from_reason(
             TIMEOUT,
             f"send a batch to {pending.partition}",
-            alias=self._alias,
-            detail=f"{self._delivery_timeout_seconds:g} s",
+            alias=self.alias,
+            detail=f"{self.delivery_timeout_seconds:g} s",
         )
         return about(pending.partition, error)
 

@@ -13,6 +13,7 @@ read_committed consumers may not see it, although its commit was acknowledged.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
 from twinlog.errors import KafkaError
@@ -32,35 +33,28 @@ _ENDING_SECONDS = 0.5
 _Contact = tuple[DataConnection, int]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class HangingGuard:
     """Asks leaders before the first batch; the caller sends nothing to partitions that are not clear."""
 
-    def __init__(
-        self,
-        alias: str,
-        *,
-        pause_seconds: float,
-        refuse: Callable[[Mapping[TopicPartition, KafkaError]], None],
-        not_clear: Callable[[KafkaError | None], None],
-        changed: Callable[[], None],
-        now: Callable[[], float],
-    ) -> None:
-        """`refuse` gets the partitions where something hangs; `changed` is called when some are clear.
-        `not_clear` gets the leader's error, or None, and the caller asks again `pause_seconds` later."""
-        self._alias = alias
-        self._pause_seconds = pause_seconds
-        self._refuse = refuse
-        self._not_clear = not_clear
-        self._changed = changed
-        self._now = now
-        self._committed_from_epoch = 0
-        self._open_since: dict[TopicPartition, float] = {}
-        self._ask_again_at = 0.0
-        self._clear: dict[TopicPartition, _Contact] = {}
-        self._ended_at: dict[TopicPartition, float] = {}
-        """Partitions whose last transaction has ended, and whose leader has not confirmed it yet."""
-        self._looking: set[TopicPartition] = set()
-        self._asked: set[TopicPartition] = set()
+    alias: str
+    _: KW_ONLY
+    pause_seconds: float
+    refuse: Callable[[Mapping[TopicPartition, KafkaError]], None]
+    """Gets the partitions where something hangs."""
+    not_clear: Callable[[KafkaError | None], None]
+    """Gets the leader's error, or None; the caller asks again `pause_seconds` later."""
+    changed: Callable[[], None]
+    """Called when some are clear."""
+    now: Callable[[], float]
+    _committed_from_epoch: int = 0
+    _open_since: dict[TopicPartition, float] = field(default_factory=dict)
+    _ask_again_at: float = 0.0
+    _clear: dict[TopicPartition, _Contact] = field(default_factory=dict)
+    _ended_at: dict[TopicPartition, float] = field(default_factory=dict)
+    """Partitions whose last transaction has ended, and whose leader has not confirmed it yet."""
+    _looking: set[TopicPartition] = field(default_factory=set)
+    _asked: set[TopicPartition] = field(default_factory=set)
 
     def is_clear(self, partition: TopicPartition, connection: DataConnection) -> bool:
         """Whether the first batch of a transaction may be sent to this partition on this connection."""
@@ -73,7 +67,7 @@ class HangingGuard:
     ) -> None:
         """Ask the leaders of partitions that are not clear, unless a request is in flight or failed a moment
         ago. Does not block."""
-        if self._now() < self._ask_again_at:
+        if self.now() < self._ask_again_at:
             return
         for connection, partitions in partitions_by_connection.items():
             new = partitions - self._asked
@@ -87,7 +81,7 @@ class HangingGuard:
 
     def ended(self, partitions: Iterable[TopicPartition]) -> None:
         """The coordinator has acknowledged the end of their transaction."""
-        self._ended_at.update(dict.fromkeys(partitions, self._now()))
+        self._ended_at.update(dict.fromkeys(partitions, self.now()))
 
     def ended_before(self, before: float) -> set[TopicPartition]:
         """Partitions whose last transaction ended before this time and may hang, without those whose leader
@@ -113,7 +107,7 @@ class HangingGuard:
             try:
                 answered = connection.post(describe_producers_request(set(partitions)))
             except KAFKA_CLIENT_ERRORS as error:
-                self._looked_in_vain(ended_at, translate(error, _DOING, alias=self._alias))
+                self._looked_in_vain(ended_at, translate(error, _DOING, alias=self.alias))
                 continue
             self._looking |= ended_at.keys()
             answered.add_done_callback(partial(self._looked, ended_at, producer_id))
@@ -132,7 +126,7 @@ class HangingGuard:
         try:
             answered = connection.post(describe_producers_request(partitions))
         except KAFKA_CLIENT_ERRORS as error:
-            self._unanswered(connection, partitions, translate(error, _DOING, alias=self._alias))
+            self._unanswered(connection, partitions, translate(error, _DOING, alias=self.alias))
             return
         self._asked |= partitions
         answered.add_done_callback(partial(self._told, connection, partitions, producer_id))
@@ -149,13 +143,13 @@ class HangingGuard:
             return
         error = answered.exception()
         if error is not None:
-            self._unanswered(connection, partitions, translate(error, _DOING, alias=self._alias))
+            self._unanswered(connection, partitions, translate(error, _DOING, alias=self.alias))
             return
         hanging: dict[TopicPartition, KafkaError] = {}
         for partition, code, opened in answered.result():
             own = next((one for one in opened if one.producer_id == producer_id), None)
             if code:
-                refusal = partition_error(code, partition, _DOING, alias=self._alias)
+                refusal = partition_error(code, partition, _DOING, alias=self.alias)
                 self._unanswered(connection, {partition}, refusal)
             elif own is None:
                 self._open_since.pop(partition, None)
@@ -163,8 +157,8 @@ class HangingGuard:
             elif self._hangs(partition):
                 hanging[partition] = about(partition, self._error(partition, own))
         if hanging:
-            self._refuse(hanging)
-        self._changed()
+            self.refuse(hanging)
+        self.changed()
 
     def _looked(
         self,
@@ -177,14 +171,14 @@ class HangingGuard:
             return
         error = answered.exception()
         if error is not None:
-            self._looked_in_vain(ended_at, translate(error, _DOING, alias=self._alias))
+            self._looked_in_vain(ended_at, translate(error, _DOING, alias=self.alias))
             return
         hanging: dict[TopicPartition, KafkaError] = {}
         for partition, code, opened in answered.result():
             if self._ended_at.get(partition) != ended_at[partition]:
                 continue  # Written to since: the open transaction may be the next one.
             if code:
-                refusal = partition_error(code, partition, _DOING, alias=self._alias)
+                refusal = partition_error(code, partition, _DOING, alias=self.alias)
                 self._looked_in_vain({partition: ended_at[partition]}, refusal)
                 continue
             own = next((one for one in opened if one.producer_id == producer_id), None)
@@ -196,7 +190,7 @@ class HangingGuard:
             else:
                 hanging[partition] = about(partition, self._error(partition, own))
         if hanging:
-            self._refuse(hanging)
+            self.refuse(hanging)
 
     def _looked_in_vain(self, ended_at: Mapping[TopicPartition, float], failure: KafkaError) -> None:
         """A broker that is too old, or does not allow the request, is not asked again."""
@@ -214,7 +208,7 @@ class HangingGuard:
 
     def _stays_open(self, partition: TopicPartition) -> bool:
         """A transaction that was found open may just be ending; one that stays open hangs."""
-        now = self._now()
+        now = self.now()
         return now - self._open_since.setdefault(partition, now) >= _ENDING_SECONDS
 
     def _unanswered(
@@ -225,17 +219,17 @@ class HangingGuard:
             self._again(failure)
         else:
             self._clear.update(dict.fromkeys(partitions, (connection, connection.contact)))
-            self._changed()
+            self.changed()
 
     def _again(self, failure: KafkaError | None) -> None:
-        self._ask_again_at = self._now() + self._pause_seconds
-        self._not_clear(failure)
+        self._ask_again_at = self.now() + self.pause_seconds
+        self.not_clear(failure)
 
     def _error(self, partition: TopicPartition, opened: OpenTransaction) -> KafkaError:
         error = from_reason(
             HANGING_TRANSACTION,
             f"write to {partition}",
-            alias=self._alias,
+            alias=self.alias,
             detail=f"producer id {opened.producer_id}, epoch {opened.producer_epoch},"
             f" open since offset {opened.first_offset}",
         )
