@@ -9,8 +9,7 @@ Invariant: when a lender is gone, none of its workers is waited for.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -114,10 +113,9 @@ class Lenders(list[Lender]):
             each.want(max(0, cores) if each.flows.issuperset(flows) else 0)
             cores -= each.offer(flows)
 
-    def free(self, flows: Collection[Flow], used: Collection[Cores]) -> Lender | None:
+    def free(self, flows: Collection[Flow], used: Sequence[Cores]) -> Lender | None:
         """One with a core for one more worker, where each worker is on one of the `used`."""
-        taken = Counter(used)
-        return next((each for each in self if taken[each] < each.offer(flows)), None)
+        return next((each for each in self if used.count(each) < each.offer(flows)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

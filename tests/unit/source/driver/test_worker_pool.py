@@ -30,7 +30,7 @@ from twinlog_source.task.stream.worker import SIGN_SECONDS
 from unit.source.driver.one_core import WarmSpark
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)  # Has no hash, as the real one.
 class Cluster(WarmSpark):
     """Spark with so many cores, whose workers copy what they are told."""
 
