@@ -115,6 +115,11 @@ class Ownership:
         await self._doubt_foreign_positions(owner)
         if self.positions.has_lost:
             await self.write_again(reported)
+        elif not self.flow.settings.exactly_once:
+            # Its tasks write data before positions: if one is killed, the one before must not say so.
+            await self.journal.positions(
+                {each: at for each, at in positions.items() if each in self.positions.nothing_written}
+            )
         await self.sign()
         log.info(
             "flow_taken_over",

@@ -5,7 +5,7 @@ ledger.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -97,6 +97,15 @@ class Journal:
             await self.append(partition_key(self.flow.source, "zero", partition), None)
         await self.append(partition_key(self.flow.source, "epochs", partition), None)
 
+    async def positions(self, known: Mapping[TopicPartition, int]) -> None:
+        """Store what the log has already, without a word on what was written."""
+        await self._append_all(self._of_positions(known))
+
+    def _of_positions(self, known: Mapping[TopicPartition, int]) -> Iterator[tuple[bytes, bytes | None]]:
+        for partition, position in known.items():
+            key = source_offset_key(self.flow.source, partition, connector=self.connector_name)
+            yield key, encode_source_offset(position)
+
     async def write_again(self, known: PositionsLog) -> None:
         """The log has lost what this process has read of it. Producers go first: a position of one that is
         not named would count as somebody else's."""
@@ -105,13 +114,7 @@ class Journal:
             [
                 *(fact_record(self.flow.source, fact) for fact in known.control.to_write_again()),
                 *(gap_record(self.flow, gap) for gap in known.gaps.values()),
-                *(
-                    (
-                        source_offset_key(self.flow.source, partition, connector=self.connector_name),
-                        encode_source_offset(position),
-                    )
-                    for partition, position in known.known().items()
-                ),
+                *self._of_positions(known.known()),
             ]
         )
         log.warning("positions_written_again", flow=str(self.flow), topic=self.topic)

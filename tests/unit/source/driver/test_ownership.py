@@ -11,7 +11,7 @@ from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster_base import Call
 from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog.wire.source_offset import NOTHING_WRITTEN, encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS, RENEW_SECONDS
@@ -80,6 +80,25 @@ async def test_a_frozen_driver_writes_no_position_of_a_flow_that_another_process
         await first.refresh(owned=frozenset())
     assert displaced.value.reason == "PRODUCER_FENCED"
     assert await second.positions.refresh() == {P: 3}
+
+
+async def test_a_flow_that_is_not_exactly_once_takes_back_that_nothing_was_written_before_it_writes(
+    rig: FlowRig,
+) -> None:
+    """Its tasks write data before positions, and may be killed in between."""
+    first = await rig.owner()
+    await first.journal.position(P, 5)
+    key = source_offset_key("A", P)
+    place = first.journal.place_of(key)
+    says_so = Record(
+        offset=0, timestamp_ms=0, key=key, value=encode_source_offset(7), headers=((NOTHING_WRITTEN, b""),)
+    )
+    rig.target.append_transaction(place, [says_so], outcome=Transaction.COMMITTED)
+    assert (await rig.owner()).positions.nothing_written == {P}
+    await rig.owner("B.exactly.once.source.support = disabled")
+    last = await rig.owner()
+    assert last.positions.nothing_written == set()
+    assert last.table.rows[P].position == 7
 
 
 async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(rig: FlowRig) -> None:
