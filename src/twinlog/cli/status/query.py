@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 import grpc
-from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from twinlog.api.common.v1 import owners_service_pb2 as owners_pb2
@@ -15,12 +14,11 @@ from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.cli.common.call import Services, told_by
-from twinlog.cli.common.fields import value_of
-from twinlog.cli.common.names import flow_name
+from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.configsync.rules import is_of_operator
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.details import ask_checkpoint, ask_source
-from twinlog.cli.status.rows import FlowRow, Note, Owner, ServiceRow, Status, asked, shown_stamp
+from twinlog.cli.status.rows import FlowRow, Owner, ServiceRow, Status, asked, shown_stamp
 from twinlog.errors import NotFoundError, TwinlogError
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY
@@ -110,16 +108,10 @@ async def query_status(endpoints: Mapping[str, str], open_to: Open, *, timeout_s
 def explain_silence(row: FlowRow) -> None:
     """Heartbeats that are paused, alone or with their flow, do not arrive: nothing else is wrong."""
     if (pause := row.pause_of_heartbeats) is not None:
-        row.notes = [
-            Note(
-                service=note.service,
-                reason=note.reason,
-                message=f"heartbeats are not copied while {pause.about} is paused: `{pause.command}`",
-            )
-            if note.reason == kinds.HEARTBEAT_MISSING
-            else note
-            for note in row.notes
-        ]
+        told = f"heartbeats are not copied while {pause.about} is paused: `{pause.command}`"
+        for note in row.notes:
+            if note.reason == kinds.HEARTBEAT_MISSING:
+                note.message = told
 
 
 async def _ask(
@@ -149,17 +141,16 @@ async def _owners(service: str, at: Services) -> list[Owner]:
     """A service of an earlier release does not tell."""
     call = at.asked(OwnersServiceStub, service).ListOwners(owners_pb2.ListOwnersRequest())
     answer = await asked(call, [], service, "")
-    return [
-        Owner(
-            flow=flow_name(each.flow),
-            service=service,
-            process=each.process,
-            why=each.why,
-            moves_to=each.moves_to,
-            processes=len(each.able),
-        )
-        for each in (answer.owners if answer is not None else ())
-    ]
+    owners = answer.owners if answer is not None else ()
+    return [Owner(service=service, **as_json(_OWNER, each)) for each in owners]
+
+
+_OWNER: Fields[owners_pb2.FlowOwner] = table(
+    "flow process why moves_to", Field("processes", lambda each: len(each.able))
+)
+_DELAY: Fields[heartbeat.FlowDelay] = table(
+    "path=state delay_seconds=last_delay delay_basis=basis heartbeat_age_seconds=age"
+)
 
 
 async def _is_ready(at: Services, service: str) -> bool | None:
@@ -178,10 +169,8 @@ async def _heartbeat(at: Services, status: Status) -> None:
     answer = await at.heartbeat.ListDelays(heartbeat.ListDelaysRequest())
     for delay in answer.delays:
         row = status.flow(delay.flow)
-        row.path = value_of(delay, "state")
-        row.delay_seconds = _seconds(delay.last_delay) if delay.HasField("last_delay") else None
-        row.delay_basis = value_of(delay, "basis")
-        row.heartbeat_age_seconds = _seconds(delay.age) if delay.HasField("age") else None
+        for name, value in as_json(_DELAY, delay).items():
+            setattr(row, name, value)
         row.add_note("heartbeat", delay.reason, delay.message)
 
 
@@ -191,7 +180,3 @@ _DETAILS: dict[str, Callable[[Services, Status], Awaitable[None]]] = {
     "heartbeat": _heartbeat,
     "configsync": ask_configsync,
 }
-
-
-def _seconds(duration: Duration) -> float:
-    return duration.seconds + duration.nanos / 1e9

@@ -7,6 +7,7 @@ import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -96,14 +97,8 @@ def application(page: Page) -> web.Application:
         app.router.add_get(path, _static(file.read_bytes(), _KINDS[Path(file.name).suffix]))
     app.router.add_get("/api/words", _words)
 
-    async def stream(request: web.Request) -> web.StreamResponse:
-        return await _stream(request, page)
-
-    async def plan(request: web.Request) -> web.StreamResponse:
-        return await _plan(request, page)
-
-    app.router.add_get("/api/stream", stream)
-    app.router.add_get("/api/plan", plan)
+    app.router.add_get("/api/stream", partial(_stream, page=page))
+    app.router.add_get("/api/plan", partial(_plan, page=page))
     return app
 
 
