@@ -10,10 +10,9 @@ import typer
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
-from twinlog.cli.common.names import CLOCK, flow_of
+from twinlog.cli.common.names import CLOCK, counted, flow_of
 from twinlog.cli.common.options import argument, flag
 from twinlog.cli.common.private_file import read_file, refuse_to_replace, write_private
-from twinlog.cli.configsync.plan import count_of
 from twinlog.cli.verify.options import engine
 from twinlog.errors import StateError
 from twinlog.model import Flow
@@ -81,8 +80,8 @@ def export_command(
     partitions, exact = len(exported.copies), sum(each.target_end is not None for each in exported.copies)
     document = {"flow": flow, "file": str(file), "bytes": len(content), "partitions": partitions}
     told = (
-        f"wrote {file}: {count_of(partitions, 'partition')} ({exact} exact),"
-        f" {count_of(len(exported.records), 'record')}, {len(content)} bytes"
+        f"wrote {file}: {counted(partitions, 'partition')} ({exact} exact),"
+        f" {counted(len(exported.records), 'record')}, {len(content)} bytes"
     )
     if exact < partitions:
         told += "\nthe others were being written: an import compares their copies with the source"
@@ -137,7 +136,7 @@ def import_command(
     if refused:
         line, first = plan.refused[0]
         raise StateError(
-            f"{count_of(len(refused), 'partition')} cannot be restored: {first.message}",
+            f"{counted(len(refused), 'partition')} cannot be restored: {first.message}",
             reason=first.reason,
             metadata={"flow": flow, "topic": line.topic, "state_file": str(file)},
         )

@@ -81,7 +81,7 @@ def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.Ca
         (
             CREATE.offsets,
             (
-                "preserved; 3000000 offsets before the first records are filled, about 2.5 MB"
+                "preserved; 3,000,000 offsets before the first records are filled, about 2.5 MB"
                 " on each replica until Kafka deletes them"
             ),
         ),

@@ -10,7 +10,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import EXIT_FAILED, exiting_with, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_json, table
-from twinlog.cli.common.names import flow_name, parse_flow
+from twinlog.cli.common.names import counted, flow_name, parse_flow
 from twinlog.cli.common.options import (
     FailedFlow,
     argument,
@@ -47,7 +47,7 @@ def is_in_step(plan: pb2.Plan) -> bool:
 def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
     """A heading, one line per action (`+` adds, `-` removes, `~` changes), and the blockers."""
     typer.secho(
-        f"{flow_name(plan.flow)}: {count_of(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
+        f"{flow_name(plan.flow)}: {counted(plan.change_count, 'change')} in {', '.join(plan.scopes)}",
         bold=True,
     )
     for sentence in plan.rules:
@@ -59,7 +59,7 @@ def print_plan(plan: pb2.Plan, *, skips: bool) -> None:
         say(f"  ! {problem.scope}: {problem.message} ({problem.reason})", fg=typer.colors.YELLOW)
     left_out = sum(action.kind == _SKIP for action in plan.actions)
     if left_out and not skips:
-        things = count_of(left_out, "thing")
+        things = counted(left_out, "thing")
         command = f"twinlog plan '{flow_name(plan.flow)}' --skips"
         say(f"  {things} left out on purpose: `{command}` shows them", dim=True)
 
@@ -127,7 +127,7 @@ def offsets_words(offsets: pb2.ExpectedOffsets) -> str:
         return "preserved"
     are = "is" if offsets.filled_offsets == 1 else "are"
     return (
-        f"preserved; {count_of(offsets.filled_offsets, 'offset')} before the first records {are}"
+        f"preserved; {counted(offsets.filled_offsets, 'offset')} before the first records {are}"
         f" filled, {fill_words(offsets.filled_bytes)} on each replica until Kafka deletes them"
     )
 
@@ -145,10 +145,6 @@ def _print_action(action: pb2.PlannedAction) -> None:
     say(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
     if action.HasField("offsets"):
         typer.secho(f"      {offsets_words(action.offsets)}", dim=True)
-
-
-def count_of(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 FlowArgument = Annotated[str | None, argument("[A->B]", "A flow such as `A->B`; all flows when left out.")]
@@ -256,7 +252,7 @@ def _confirmed_plan(call: Call, flow: str, scopes: list[str], *, yes: bool) -> s
             print_json(as_json(OUTCOME, pb2.ApplySyncResponse()))
         return None
     if not yes:
-        typer.confirm(f"Carry out {count_of(plan.change_count, 'change')}?", abort=True, err=True)
+        typer.confirm(f"Carry out {counted(plan.change_count, 'change')}?", abort=True, err=True)
     return plan.plan_id
 
 

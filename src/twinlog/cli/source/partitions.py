@@ -1,7 +1,7 @@
 """`twinlog partitions`: the copy of every partition."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,27 +77,35 @@ _FOREIGN: Fields[pb2.ForeignWrite] = table(
 )
 
 
-def _known(offset: int) -> int | None:
-    return None if offset < 0 else offset
-
-
 def _or_unknown(value: int | None) -> str:
     return UNKNOWN if value is None else str(value)
 
 
-POSITION: Field[pb2.PartitionStatus] = Field(
-    *("position", lambda row: _known(row.position), "position"),
-    lambda row: _or_unknown(_known(row.position)),
-    right=True,
-)
-SOURCE_END: Field[pb2.PartitionStatus] = Field(
-    *("source_end_offset", lambda row: _known(row.source_end_offset), "source end"),
-    lambda row: _or_unknown(_known(row.source_end_offset)),
-    right=True,
-)
-LAG: Field[pb2.PartitionStatus] = Field(
-    *("lag_records", "", "lag"), lambda row: _or_unknown(value_of(row, "lag_records")), right=True
-)
+def _offset(name: str, column: str) -> Field[pb2.PartitionStatus]:
+    """Negative while it is not known."""
+
+    def known(row: pb2.PartitionStatus) -> int | None:
+        value: int | None = value_of(row, name)
+        return None if value is None or value < 0 else value
+
+    return Field(name, known, column, lambda row: _or_unknown(known(row)), right=True)
+
+
+POSITION = _offset("position", "position")
+SOURCE_END = _offset("source_end_offset", "source end")
+LAG = _offset("lag_records", "lag")
+
+
+def _number(
+    name: str,
+    of: Callable[[pb2.PartitionStatus], float | None],
+    column: str,
+    words: Callable[[Any], str],
+    spare: int = 0,
+) -> Field[pb2.PartitionStatus]:
+    return Field(
+        *(name, lambda row: _rounded(of(row)), column, lambda row: words(of(row))), right=True, spare=spare
+    )
 
 
 def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
@@ -108,37 +116,12 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
         replace(POSITION, spare=1),
         replace(SOURCE_END, column=""),
         LAG,
-        Field(
-            "lag_seconds",
-            lambda row: _rounded(lag_seconds(row, now_ms=now_ms)),
-            "behind",
-            lambda row: shown_seconds(lag_seconds(row, now_ms=now_ms)),
-            right=True,
+        _number("lag_seconds", lambda row: lag_seconds(row, now_ms=now_ms), "behind", shown_seconds),
+        _number(
+            "caught_up_in_seconds", lambda row: value_of(row, "caught_up_in"), "caught up", shown_catch_up, 3
         ),
-        Field(
-            "caught_up_in_seconds",
-            "caught_up_in",
-            "caught up",
-            lambda row: shown_catch_up(value_of(row, "caught_up_in")),
-            right=True,
-            spare=3,
-        ),
-        Field(
-            "records_per_second",
-            lambda row: _rounded(row.records_per_second),
-            "records/s",
-            lambda row: f"{row.records_per_second:.0f}",
-            right=True,
-            spare=2,
-        ),
-        Field(
-            "bytes_per_second",
-            lambda row: _rounded(row.bytes_per_second),
-            "bytes/s",
-            lambda row: shown_bytes(row.bytes_per_second),
-            right=True,
-            spare=3,
-        ),
+        _number("records_per_second", lambda row: row.records_per_second, "records/s", "{:.0f}".format, 2),
+        _number("bytes_per_second", lambda row: row.bytes_per_second, "bytes/s", shown_bytes, 3),
         Field("lane", _lane, "lane", lambda row: (_lane(row) or "").replace("RAW", "UNOPENED"), spare=6),
         *OFFSETS,
         Field("", column="offsets", text=lambda row: f"{row.offsets} {row.offsets_reason}".strip(), spare=7),
@@ -159,12 +142,7 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
             ),
         ),
         "message retry_at stalled_since as_of source_end_as_of",
-        Field(
-            "replication_latency_ms",
-            lambda row: (
-                row.replication_latency.ToMilliseconds() if row.HasField("replication_latency") else None
-            ),
-        ),
+        Field("replication_latency_ms", _latency_ms),
     )
 
 
@@ -180,9 +158,13 @@ def _lane(row: pb2.PartitionStatus) -> str | None:
     return None if row.lane == pb2.LANE_UNSPECIFIED else value_of(row, "lane")
 
 
+def _latency_ms(row: pb2.PartitionStatus) -> int | None:
+    return row.replication_latency.ToMilliseconds() if row.HasField("replication_latency") else None
+
+
 def _delay(row: pb2.PartitionStatus) -> str:
-    known = row.HasField("replication_latency")
-    return shown_delay(row.replication_latency.ToMilliseconds()) if known else ""
+    latency_ms = _latency_ms(row)
+    return "" if latency_ms is None else shown_delay(latency_ms)
 
 
 def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:

@@ -1,6 +1,7 @@
 """How much is copied: `twinlog pause`, `twinlog resume`, `twinlog throttle`, and `twinlog calibrate`."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import typer
 
@@ -16,7 +17,7 @@ from twinlog.cli.common.options import (
     option,
     required_flow,
 )
-from twinlog.cli.common.pasteable import print_undo, say, undo_command
+from twinlog.cli.common.pasteable import say, undo_command, undo_lines
 from twinlog.cli.source.client import (
     PartitionOption,
     TopicOption,
@@ -54,7 +55,9 @@ def throttle_command(
     named, wanted = _named(words)
     if wanted is None:
         found = call.ask(lambda at: _throttles(at, named))
-        _throttle_tell(call, [each for each in found if topic in ("", each.scope.source_topic)], [])
+        _tell(
+            call, THROTTLE, [each for each in found if topic in ("", each.scope.source_topic)], "limited", []
+        )
         return
     scope = parse_scope(required_flow(named), topic, None)
     bytes_per_second = parse_bytes(wanted)
@@ -66,7 +69,7 @@ def throttle_command(
 
     before, throttles = call.ask(limit)
     undo = undo_of_throttle(scope, before, bytes_per_second)
-    _throttle_tell(call, throttles, undo, prefix="" if bytes_per_second else "still ")
+    _tell(call, THROTTLE, throttles, "limited" if bytes_per_second else "still limited", undo)
 
 
 def _named(words: Sequence[str] | None) -> tuple[str | None, str | None]:
@@ -95,19 +98,15 @@ def undo_of_throttle(scope: pb2.Scope, before: Iterable[pb2.Throttle], now: int)
     return [undo_command("throttle", flow, str(was or "none"), *rest)]
 
 
-def _throttle_tell(
-    call: Call, throttles: Iterable[pb2.Throttle], undo: list[str], *, prefix: str = ""
-) -> None:
-    def text() -> None:
-        typer.echo(
-            "\n".join(f"{prefix}limited: {_words(each)}" for each in throttles) or "nothing is limited now"
-        )
-        print_undo(undo)
-
-    call.tell([as_json(THROTTLE, each) for each in throttles], text)
+def _tell(call: Call, fields: Fields[Any], found: Iterable[Any], what: str, undo: Sequence[str]) -> None:
+    """`what` holds: `limited`, `still paused`."""
+    words: Any = _limit_words if fields is THROTTLE else _pause_words
+    lines = [f"{what}: {words(each)}" for each in found] or [f"nothing is {what.removeprefix('still ')} now"]
+    text = "\n".join([*lines, *undo_lines(undo)])
+    call.tell([as_json(fields, each) for each in found], lambda: typer.echo(text))
 
 
-def _words(throttle: pb2.Throttle) -> str:
+def _limit_words(throttle: pb2.Throttle) -> str:
     known = f", by {throttle.by} since {throttle.since.ToJsonString()}" if throttle.by else ""
     return f"{scope_name(throttle.scope)} to {shown_bytes(throttle.bytes_per_second)}/s{known}"
 
@@ -134,12 +133,12 @@ def pause_command(
     if named is None and (topic or partition is not None):
         raise ConfigError("--topic needs the flow, such as 'A->B'", key="--topic")
     if named is None:
-        _tell(call, call.ask(_pauses), [])
+        _tell(call, PAUSE, call.ask(_pauses), "paused", [])
         return
     scope = parse_scope(named, topic, partition)
     request = pb2.PauseReplicationRequest(scope=scope, by=who())
     pauses = call.ask(lambda at: at.source.PauseReplication(request)).pauses
-    _tell(call, pauses, [undo_command("resume", *scope_words(scope))])
+    _tell(call, PAUSE, pauses, "paused", [undo_command("resume", *scope_words(scope))])
 
 
 @command
@@ -161,7 +160,7 @@ def resume_command(
         return before, (await at.source.ResumeReplication(request)).pauses
 
     before, pauses = call.ask(resume)
-    _tell(call, pauses, undo_of_resume(before, pauses), still="still ")
+    _tell(call, PAUSE, pauses, "still paused", undo_of_resume(before, pauses))
 
 
 async def _pauses(at: Services) -> list[pb2.Pause]:
@@ -174,16 +173,8 @@ def undo_of_resume(before: Iterable[pb2.Pause], after: Iterable[pb2.Pause]) -> l
     return [undo_command("pause", *scope_words(pause.scope)) for pause in before if pause.scope not in left]
 
 
-def _tell(call: Call, pauses: Iterable[pb2.Pause], undo: list[str], *, still: str = "") -> None:
-    def text() -> None:
-        lines = [
-            f"{still}paused: {scope_name(pause.scope)}, by {pause.by} since {pause.since.ToJsonString()}"
-            for pause in pauses
-        ]
-        typer.echo("\n".join(lines) or "nothing is paused now")
-        print_undo(undo)
-
-    call.tell([as_json(PAUSE, pause) for pause in pauses], text)
+def _pause_words(pause: pb2.Pause) -> str:
+    return f"{scope_name(pause.scope)}, by {pause.by} since {pause.since.ToJsonString()}"
 
 
 # `twinlog calibrate`: how fast a flow's way and target are, and with how many slots it uses that.

@@ -8,10 +8,18 @@ from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
-from twinlog.cli.common.names import CLOCK, EXPECTED, offset_of, parse_time, shortened, shown_time, who
+from twinlog.cli.common.names import (
+    CLOCK,
+    EXPECTED,
+    counted,
+    offset_of,
+    parse_time,
+    shortened,
+    shown_time,
+    who,
+)
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.pasteable import print_undo, undo_command
-from twinlog.cli.configsync.plan import count_of
 from twinlog.cli.source.client import (
     FlowArgument,
     PartitionOption,
@@ -126,7 +134,7 @@ def _ask(call: Call, request: pb2.SetPositionsRequest) -> None:
     changes = call.ask(lambda at: at.source.SetPositions(trial)).changes
     if not call.in_json:
         print_rows(_CHANGE, changes, empty="no partition is copied")
-    typer.confirm(f"Move {count_of(len(changes), 'partition')} of the whole flow?", abort=True, err=True)
+    typer.confirm(f"Move {counted(len(changes), 'partition')} of the whole flow?", abort=True, err=True)
 
 
 def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
@@ -140,7 +148,7 @@ def _title(changes: Sequence[pb2.PositionChange], *, dry_run: bool) -> str:
     doubt = f"; unknown for {uncertain}" if uncertain else ""
     if not moved:
         return f"nothing was moved{doubt}"
-    return f"moved {moved} of {count_of(len(changes), 'partition')}{doubt}"
+    return f"moved {moved} of {counted(len(changes), 'partition')}{doubt}"
 
 
 def _meant(target: pb2.PositionTarget) -> str:
