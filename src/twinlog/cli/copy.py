@@ -22,10 +22,10 @@ from twinlog.cli.verify.options import HtmlOption, ReportOption, engine, verifie
 from twinlog.cli.verify.progress import shown_copy
 from twinlog.cli.verify.tables import check_writable, tell
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.model import TopicPartition
+from twinlog.model import Flow, TopicPartition
 
 if TYPE_CHECKING:
-    from twinlog.verify.report import FlowReport
+    from twinlog.verify.report import FlowFailure, FlowReport
 
 
 _OFFSET = re.compile(r"(?P<topic>[^:=,]+):(?P<partition>\d+)=(?P<offset>\d+)")
@@ -78,24 +78,27 @@ async def _reported(config: Path, name: str, topics: list[str], until: Any, time
 
     began_at_ms = CLOCK.get().now_ms()
     try:
-        return await _copied(config, name, topics, until, timeout)
+        found = await _copied(config, flow_of(name), topics, until, timeout)
     except ConfigError:
         raise
     except TwinlogError as error:
-        failures = [FlowFailure(reason=error.reason, detail=str(error))]
+        found = [FlowFailure(reason=error.reason, detail=str(error))]
+    if not isinstance(found, list):
+        return found
     now_ms = CLOCK.get().now_ms()
     return FlowReport(
-        flow=flow_of(name), began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
+        flow=flow_of(name), began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=found
     )
 
 
-async def _copied(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
+async def _copied(
+    config: Path, flow: Flow, topics: list[str], until: Any, timeout: float
+) -> "FlowReport | list[FlowFailure]":
+    """What kept everything from being copied, if nothing is left to compare."""
     from twinlog.cli.copying import Arrivals, FiniteCopy
-    from twinlog.verify.report import FlowFailure, FlowReport
+    from twinlog.verify.report import FlowFailure
 
     configuration = load_config(config)
-    flow = flow_of(name)
-    began_at_ms = CLOCK.get().now_ms()
     ends = await engine("verify.ends").find_ends(configuration, flow, topics, until)
     arrivals = Arrivals(starts=ends.starts, ends=ends.to_copy, without_copy=ends.without_copy)
     if ends.to_copy:
@@ -121,10 +124,7 @@ async def _copied(config: Path, name: str, topics: list[str], until: Any, timeou
         FlowFailure(topic=topic, reason=reason, detail=detail) for topic, reason, detail in arrivals.blockers
     ]
     if ends.ends and not left:
-        now_ms = CLOCK.get().now_ms()
-        return FlowReport(
-            flow=flow, began_at_ms=began_at_ms, ended_at_ms=now_ms, proofs=(), failures=failures
-        )
+        return failures
     request = engine("verify.request").VerifyRequest(
         flow=flow,
         topics=frozenset(partition.topic for partition in left),

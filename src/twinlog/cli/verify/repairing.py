@@ -212,10 +212,7 @@ async def _set_back(
 async def _made_again(stub: SourceServiceStub, configuration: Any, flow: str, remedy: Remedy) -> Repaired:
     scope = parse_scope(flow, remedy.topic, None)
     async with _paused(stub, scope) as pause:
-        request = engine("verify.request").VerifyRequest(
-            flow=Flow.parse(flow), topics=frozenset((remedy.topic,)), wait_seconds=0.0
-        )
-        told = document(await verified(configuration, request))
+        told = await _verified_again(configuration, flow, remedy)
         found = remedies(told)
         if not any(each.action is Action.NEW_COPY for each in found):
             return _OUTDATED
@@ -289,15 +286,16 @@ async def _acknowledge(stub: SourceServiceStub, scope: pb2.Scope) -> None:
 async def _still_holds(configuration: Any, flow: str, remedy: Remedy, offset: int) -> bool:
     """Whether a verification of the paused partition still proposes the same remedy."""
     begin = engine("verify.request").Instant(offset=offset) if remedy.action is Action.COPY_FROM else None
-    request = engine("verify.request").VerifyRequest(
-        flow=Flow.parse(flow),
-        topics=frozenset((remedy.topic,)),
-        partitions=frozenset((remedy.partition,)),
-        begin=begin,
-        wait_seconds=0.0,
-    )
-    found = remedies(document(await verified(configuration, request)))
+    partition = frozenset((remedy.partition,))
+    found = remedies(await _verified_again(configuration, flow, remedy, partitions=partition, begin=begin))
     return [(each.action, each.offset) for each in found] == [(remedy.action, offset)]
+
+
+async def _verified_again(configuration: Any, flow: str, remedy: Remedy, **more: Any) -> dict[str, Any]:
+    request = engine("verify.request").VerifyRequest(
+        flow=Flow.parse(flow), topics=frozenset((remedy.topic,)), wait_seconds=0.0, **more
+    )
+    return document(await verified(configuration, request))
 
 
 @asynccontextmanager

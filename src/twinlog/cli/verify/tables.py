@@ -3,7 +3,6 @@
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,8 @@ def print_report(told: dict[str, Any]) -> None:
     """The verdict first and last. A row for each topic; of one topic for each partition."""
     say(f"flow {told['flow']}: {told['verdict']}", fg=_COLOURS[told["verdict"]], bold=True)
     rows = [_partition_row(told, each) for each in told["partitions"]]
-    if len({row.topic for row in rows}) > 1:
-        rows = sorted(_by_topic(rows), key=lambda row: (_WORST_FIRST.index(row.verdict), row.topic))
+    if len({row["topic"] for row in rows}) > 1:
+        rows = sorted(_by_topic(rows), key=lambda row: (_WORST_FIRST.index(row["verdict"]), row["topic"]))
     print_rows(_ROW, rows, empty="no partition was compared")
     if told["differences"]:
         shown = told["differences"][:_MOST_ROWS]
@@ -54,30 +53,18 @@ def print_rules(rules: dict[str, Any] | None) -> None:
             say(printable(f"  {sentence}"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Row:
-    """Of a partition, or of a topic with all of its partitions."""
-
-    topic: str
-    partitions: str
-    verdict: str
-    offsets: str
-    records: int
-    unopened: int
-    differences: int
-
-
-_ROW: Fields[_Row] = table(
+_ROW: Fields[dict[str, Any]] = table(
     "=topic|topic =partitions|partitions> =verdict|verdict =offsets|source_offsets2",
-    Field("", column="records", text=lambda row: f"{row.records:,}", right=True),
+    Field("", column="records", text=lambda row: f"{row['records']:,}", right=True),
     Field(
         *("", "", "unopened"),
-        lambda row: f"{row.unopened / row.records if row.records else 0:.0%}",
+        lambda row: f"{row['unopened_records'] / row['records'] if row['records'] else 0:.0%}",
         right=True,
         spare=3,
     ),
-    Field("", column="differences", text=lambda row: f"{row.differences:,}", right=True),
+    Field("", column="differences", text=lambda row: f"{row['differences']:,}", right=True),
 )
+"""Of a partition, or of a topic with all of its partitions."""
 _DIFFERENCE: Fields[dict[str, Any]] = table(
     "=topic|topic =partition|partition> =kind|kind",
     Field("", column="source offset", text=lambda each: _offset(each["source_offset"]), right=True),
@@ -99,35 +86,29 @@ def _or_empty(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-def _by_topic(rows: Sequence[_Row]) -> Iterator[_Row]:
-    for topic in dict.fromkeys(row.topic for row in rows):
-        own = [row for row in rows if row.topic == topic]
-        yield _Row(
-            topic=topic,
-            partitions=f"{len(own):,}",
-            verdict=min((row.verdict for row in own), key=_WORST_FIRST.index),
-            offsets=own[0].offsets if len(own) == 1 else "",
-            records=sum(row.records for row in own),
-            unopened=sum(row.unopened for row in own),
-            differences=sum(row.differences for row in own),
-        )
+def _by_topic(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for topic in dict.fromkeys(row["topic"] for row in rows):
+        own = [row for row in rows if row["topic"] == topic]
+        yield {
+            "topic": topic,
+            "partitions": f"{len(own):,}",
+            "verdict": min((row["verdict"] for row in own), key=_WORST_FIRST.index),
+            "offsets": own[0]["offsets"] if len(own) == 1 else "",
+            **{name: sum(row[name] for row in own) for name in _SUMMED},
+        }
 
 
-def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> _Row:
+_SUMMED = ("records", "unopened_records", "differences")
+
+
+def _partition_row(told: dict[str, Any], each: dict[str, Any]) -> dict[str, Any]:
     count = sum(
         difference["count"]
         for difference in told["differences"]
         if (difference["topic"], difference["partition"]) == (each["topic"], each["partition"])
     )
-    return _Row(
-        topic=each["topic"],
-        partitions=f"no. {each['partition']}",
-        verdict=each["verdict"],
-        offsets=f"{each['source_from']}-{each['source_to']}",
-        records=each["records"],
-        unopened=each["unopened_records"],
-        differences=count,
-    )
+    offsets = f"{each['source_from']}-{each['source_to']}"
+    return {**each, "partitions": f"no. {each['partition']}", "offsets": offsets, "differences": count}
 
 
 def _offset(offset: int | None) -> str:
