@@ -18,7 +18,7 @@ import psutil
 from e2e.conftest import FAST_AND_SMALL
 from integration.in_process import twinlog
 from twinlog.batches import Codec, NewRecord
-from twinlog.cli.common.location import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+from twinlog.cli.common.location import VARIABLES
 from twinlog.clock import SystemClock
 from twinlog.config import Service
 from twinlog.config.security import TlsFiles
@@ -43,9 +43,9 @@ async def _command(
     if as_whom is None:
         return await twinlog(*words)
     environment = dict(os.environ) | {
-        CERTIFICATE_VARIABLE: as_whom.certificate,
-        KEY_VARIABLE: as_whom.key,
-        CA_VARIABLE: as_whom.ca,
+        VARIABLES["certificate"]: as_whom.certificate,
+        VARIABLES["key"]: as_whom.key,
+        VARIABLES["ca"]: as_whom.ca,
     }
     command = [sys.executable, "-m", "twinlog", *words]
     return await asyncio.to_thread(

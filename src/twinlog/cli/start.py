@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
@@ -272,7 +272,10 @@ async def found_out(wanted: FirstFlow) -> tuple[str, "Facts"]:
     Raises NoAnswerError, and ConfigError for what is no file for two clusters.
     """
     facts = await _asked(wanted, wanted.text())
-    text = wanted.text([_known(end, facts.clusters[end.alias]) for end in wanted.ends])
+    found = ((end, facts.clusters[end.alias]) for end in wanted.ends)
+    text = wanted.text(
+        [replace(end, broker_count=each.broker_count, cluster_id=each.cluster_id) for end, each in found]
+    )
     return text, await _asked(wanted, text)
 
 
@@ -282,15 +285,6 @@ async def _asked(wanted: FirstFlow, text: str) -> "Facts":
     facts = await gather_facts(read(text, wanted.file), timeout_seconds=_TIMEOUT_SECONDS)
     refuse_ends(wanted, facts.clusters)
     return facts
-
-
-def _known(end: StartCluster, found: "ClusterFacts") -> StartCluster:
-    return StartCluster(
-        alias=end.alias,
-        bootstrap_servers=end.bootstrap_servers,
-        broker_count=found.broker_count,
-        cluster_id=found.cluster_id,
-    )
 
 
 def read(text: str, file: Path) -> "Configuration":

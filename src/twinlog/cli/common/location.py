@@ -17,11 +17,13 @@ from twinlog.errors import ConfigError
 
 # Environment variables for calling services; they override the file.
 
-CA_VARIABLE = "TWINLOG_CA_FILE"
-CERTIFICATE_VARIABLE = "TWINLOG_CERTIFICATE_FILE"
-KEY_VARIABLE = "TWINLOG_KEY_FILE"
-TOKEN_VARIABLE = "TWINLOG_TOKEN_FILE"  # noqa: S105 (a name)
-SERVER_NAME_VARIABLE = "TWINLOG_SERVER_NAME"
+VARIABLES = {
+    "ca": "TWINLOG_CA_FILE",
+    "certificate": "TWINLOG_CERTIFICATE_FILE",
+    "key": "TWINLOG_KEY_FILE",
+    "token_file": "TWINLOG_TOKEN_FILE",
+    "server_name": "TWINLOG_SERVER_NAME",
+}
 
 
 def of_environment(security: PeerSecurity, environment: Mapping[str, str]) -> PeerSecurity:
@@ -30,17 +32,10 @@ def of_environment(security: PeerSecurity, environment: Mapping[str, str]) -> Pe
     >>> of_environment(PeerSecurity(), {"TWINLOG_CA_FILE": "ca.pem"}).tls
     True
     """
-    ca = environment.get(CA_VARIABLE, "")
-    certificate, key = environment.get(CERTIFICATE_VARIABLE, ""), environment.get(KEY_VARIABLE, "")
-    return replace(
-        security,
-        tls=security.tls or bool(ca),
-        ca=ca or security.ca,
-        certificate=certificate or security.certificate,
-        key=key or security.key,
-        token_file=environment.get(TOKEN_VARIABLE, "") or security.token_file,
-        server_name=environment.get(SERVER_NAME_VARIABLE, "") or security.server_name,
-    )
+    found: dict[str, Any] = {
+        name: environment[each] for name, each in VARIABLES.items() if environment.get(each)
+    }
+    return replace(security, tls=security.tls or "ca" in found, **found)
 
 
 if TYPE_CHECKING:
