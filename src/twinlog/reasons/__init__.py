@@ -9,6 +9,7 @@ from typing import Final
 from twinlog.text_tables import read_table
 
 AGAIN: Final = "again"
+"""What follows this word is for a failure that lasts."""
 _ROW: Final = re.compile(r"([A-Z_0-9]+)((?: -?\d+)*): (.+) => ([^|]+?)(?: \| (.+))?")
 
 
@@ -19,7 +20,7 @@ class Reason:
     name: str
     meaning: str
     remedy: str
-    """"nothing" when the condition ends by itself; AGAIN for what Twinlog tries again."""
+    """"nothing" when the condition ends by itself; it begins with AGAIN for what Twinlog tries again."""
     command: str
     """Which shows more of it, or mends it; empty where none does. Names in it are to be filled in."""
     codes: tuple[int, ...] = ()
@@ -28,7 +29,7 @@ class Reason:
     @property
     def retriable(self) -> bool:
         """Of an error of Kafka: whether a retry may help."""
-        return self.remedy == AGAIN
+        return self.remedy.partition(";")[0] == AGAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,4 +76,4 @@ def known_reasons() -> dict[str, dict[str, str]]:
 
 
 def shown_remedy(reason: Reason) -> str:
-    return "Twinlog tries again by itself" if reason.retriable else reason.remedy
+    return re.sub(f"^{AGAIN}(?=;|$)", "Twinlog tries again by itself", reason.remedy)

@@ -1,7 +1,7 @@
 """The facts from which the states of a flow's partitions are derived."""
 
 from twinlog_source.driver.state import FlowState
-from twinlog_source.partitions.standing import END_VALID_SECONDS, FlowFacts
+from twinlog_source.partitions.standing import END_VALID_SECONDS, UNANSWERED, FlowFacts
 from twinlog_source.reasons import PartitionReason
 
 
@@ -31,6 +31,10 @@ def flow_facts(
         slow_slots=frozenset(
             row.slot
             for row in list(table.rows.values())
-            if row.slot is not None and row.task_reason == PartitionReason.TARGET_SLOW
+            if row.slot is not None
+            and (
+                row.task_reason == PartitionReason.TARGET_SLOW
+                or (row.task_reason in UNANSWERED and row.copy is not None and not row.copy.preserved)
+            )
         ),
     )

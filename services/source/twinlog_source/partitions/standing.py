@@ -37,10 +37,16 @@ TARGET_QUOTA = f"a quota of the target delays the copy ({PartitionReason.TARGET_
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again; for this long a quota counts as the cause of a delay."""
 
+TRIES_SECONDS = 20.0
+"""For so long, which is more than a request may take, a partition without progress waits for what its task
+waited for before it tried again."""
+
 KEEPS_UP_SECONDS = 2.0
 """A partition whose oldest uncopied record is younger than this counts as caught up; a busy one is never more
 than that."""
 
+UNANSWERED = frozenset((PartitionReason.TARGET_SLOW, "LEADER_UNAVAILABLE"))
+"""A round may be under way that the target has not answered."""
 STANDS = frozenset((PartitionState.STALLED, PartitionState.FAULTED))
 _MAY_STALL = frozenset((PartitionState.RUNNING, PartitionState.BACKOFF, PartitionState.WAITING))
 
@@ -195,7 +201,7 @@ def _is_heard(row: PartitionRow, facts: FlowFacts) -> bool:
 def told_target_end(row: PartitionRow, facts: FlowFacts, *, exactly_once: bool) -> int | None:
     """The end of what the flow has written to a copy, as others may count on it: 0 = nothing; None = not
     known. A task that is silent, or whose last write is not answered, may have written meanwhile."""
-    is_sure = exactly_once and _is_heard(row, facts) and row.task_reason != PartitionReason.TARGET_SLOW
+    is_sure = exactly_once and _is_heard(row, facts) and row.task_reason not in UNANSWERED
     return 0 if row.wrote_nothing and is_sure else row.target_end
 
 
@@ -218,6 +224,8 @@ def _waits_for(
             return PartitionReason.QUOTA, f"a quota of {facts.source} delays the copy"
     if reason:
         return reason, message or reason
+    if row.waited_for is not None and facts.now - row.waited_for[2] <= TRIES_SECONDS:
+        return row.waited_for[0], row.waited_for[1] or row.waited_for[0]
     problem = row.end_problem
     if problem is not None:
         return problem.reason, f"source {facts.source}: {problem}"

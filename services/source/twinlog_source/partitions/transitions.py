@@ -111,6 +111,8 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
         _set_end(row, end, now)
+    if row.report is not None and row.report.reason and not report.reason:
+        row.waited_for = row.report.reason, row.report.message, now
     row.report, row.reported_at, row.reported_at_ms = report, now, now_ms
     row.position = report.position
     _observe_lag(row)

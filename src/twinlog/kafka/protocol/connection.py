@@ -243,7 +243,23 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         leader = self.cluster.leader_for_partition(partition)
         if leader is None:
             return from_code(ErrorCode.unknown_topic_or_partition, doing, alias=alias)
-        return int(leader) if leader >= 0 else from_reason(NO_LEADER, doing, alias=alias)
+        if leader >= 0:
+            return int(leader)
+        return from_reason(NO_LEADER, doing, alias=alias, detail=self.who_may_lead(partition))
+
+    def who_may_lead(self, partition: TopicPartition) -> str:
+        """Which brokers have to be there, in words; empty if the partition is not known. The leader
+        may be dead: too few controllers are left to elect another one."""
+        known = self.cluster._partitions.get(partition.topic, {}).get(partition.partition)
+        if known is None:
+            return ""
+        able = [known.leader] if known.leader >= 0 else sorted(known.isr or known.replicas)
+        places = []
+        for node_id in able:
+            at = self.cluster.broker_metadata(node_id)
+            places.append(str(node_id) if at is None else f"{node_id} at {at.host}:{at.port}")
+        role = "its leader is" if known.leader >= 0 else "its newest records are on"
+        return f"{role} broker {' or '.join(places)}"
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Collection[str] | None) -> bool:
         """Called by aiokafka every few minutes, and when something moved; False when no broker answered.

@@ -146,7 +146,8 @@ def no_leader(session: DataClientPool, client: DataClient, partition: TopicParti
         code = ErrorCode.topic_authorization_failed
     elif client.cluster.leader_for_partition(partition) is not None:
         code = ErrorCode.leader_not_available
-    return partition_error(code, partition, "find the leader", alias=session.alias)
+    detail = client.who_may_lead(partition)
+    return partition_error(code, partition, "find the leader", alias=session.alias, detail=detail)
 
 
 async def ask_leaders(

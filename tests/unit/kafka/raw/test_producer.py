@@ -115,6 +115,19 @@ async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_d
     assert [header.producer_epoch - headers[0].producer_epoch for header in headers] == epochs
 
 
+async def test_a_batch_whose_leader_is_away_fails_by_that_and_names_the_broker() -> None:
+    async with FakeKafka(node_count=2) as kafka:
+        topic = kafka.cluster.create_topic("t", replication_factor=1)
+        gone = topic.partitions[0].leader
+        async with pool(kafka) as session, RawProducer(session, QUICK) as producer:
+            await kafka.stop_node(gone)
+            with pytest.raises(KafkaError) as raised:
+                await producer.send(P, a_batch(b"1"))
+            assert raised.value.reason == "LEADER_UNAVAILABLE"
+            assert f"its newest records are on broker {gone}" in str(producer.without_leader[P])
+            assert producer.partition_failures[P].reason == "LEADER_UNAVAILABLE"
+
+
 async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id() -> None:
     """One leader adds its partitions to the transaction itself; for several the coordinator is told."""
     partitions = [TopicPartition("t", number) for number in range(6)]

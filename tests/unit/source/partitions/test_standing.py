@@ -19,12 +19,14 @@ from twinlog_source.partitions.rows import PartitionRow, StallWatch
 from twinlog_source.partitions.standing import (
     END_VALID_SECONDS,
     SILENT_SECONDS,
+    TRIES_SECONDS,
     FlowFacts,
     PartitionStanding,
     idle_words,
     standing_of,
 )
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.partitions.transitions import take
 from unit.source.partitions.standing_facts import FACTS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -184,6 +186,15 @@ def test_a_fault_of_a_partition_that_another_process_copies_now_is_not_said() ->
 def test_who_rests_or_is_at_fault_is_not_stalled(state: PartitionState) -> None:
     row = behind(report=said(state, reason="BECAUSE"), since=0.0)
     assert words(standing_of(row, FACTS)) == (state, "BECAUSE")
+
+
+def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile() -> None:
+    row = behind(report=said(BACKOFF, reason="LEADER_UNAVAILABLE"), since=0.0)
+    tries_at = FACTS.now - 5
+    take(row, said(), slot=0, now=tries_at, now_ms=0)
+    assert words(standing_of(row, FACTS)) == (STALLED, "LEADER_UNAVAILABLE")
+    later = replace(FACTS, now=tries_at + TRIES_SECONDS + 1, heard_at=heard(tries_at + TRIES_SECONDS))
+    assert words(standing_of(row, later)) == (STALLED, "FETCH_UNANSWERED")
 
 
 def test_a_stalled_partition_says_what_it_waits_for() -> None:

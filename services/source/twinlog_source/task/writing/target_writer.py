@@ -360,6 +360,12 @@ class TargetWriter:
             if fault is not None:
                 chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
 
+    @property
+    def leaderless(self) -> KafkaError | None:
+        """Why a round cannot go on: a partition of it, or of positions, has no leader; None if all have."""
+        waits = () if self._transport is None else self._transport.without_leader.values()
+        return next(iter(waits), None)
+
     def _failed(self, error: KafkaError) -> None:
         """Find the partitions that caused the failure, and go back to what is committed."""
         now = self.clock.monotonic()

@@ -104,6 +104,11 @@ class Transport(Protocol):
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]: ...
 
+    @property
+    def without_leader(self) -> Mapping[TopicPartition, KafkaError]:
+        """What the round waits for: target partitions without a leader, and why there is none."""
+        ...
+
 
 class Rounds:
     """Writes to Kafka. With transactional ids, data and positions are in one transaction of the target: both
@@ -150,6 +155,10 @@ class Rounds:
     @property
     def partition_failures(self) -> Mapping[TopicPartition, KafkaError]:
         return self._producer.partition_failures
+
+    @property
+    def without_leader(self) -> Mapping[TopicPartition, KafkaError]:
+        return self._producer.without_leader
 
 
 class _KafkaTransaction:

@@ -55,6 +55,8 @@ class Delivery:
         """`on_failure` is called once, when `failure` is set."""
         self.failure: KafkaError | None = None
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        self.without_leader: dict[TopicPartition, KafkaError] = {}
+        """What waits for a leader, and why there is none."""
         """The partitions that caused `failure`, if it is about partitions."""
         self._on_failure = on_failure
         self._alias = session.alias
@@ -89,6 +91,7 @@ class Delivery:
             self._dispatcher.throttled_until,
             delivery_timeout_seconds=settings.delivery_timeout_seconds,
             alias=session.alias,
+            without_leader=self.without_leader,
             late=self.refuse,
         )
         self._transaction = TransactionPartitions(
@@ -205,10 +208,12 @@ class Delivery:
         queue.take(*self._identity, transactional=self._transactional_id is not None)
         if self._transactional_id is not None:
             self._transaction.taken(partition)
+        self.without_leader.pop(partition, None)
         self.batches.had_turn(partition)
         return pending
 
     def leaderless(self, found: Mapping[TopicPartition, KafkaError]) -> None:
+        self.without_leader.update(found)
         if refused := {partition: error for partition, error in found.items() if not error.retriable}:
             self.refuse(refused)
 

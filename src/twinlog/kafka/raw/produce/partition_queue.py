@@ -176,6 +176,7 @@ class Routes:
         self._spawn = spawn
         self._changed = changed
         self._connecting: set[int] = set()
+        self._unreached: set[int] = set()
         self._stale = False
         self._refreshing = False
         self._unknown_since: dict[TopicPartition, float] = {}
@@ -208,7 +209,8 @@ class Routes:
         now: float,
     ) -> None:
         """Read the metadata again if that was requested; `leaderless` gets partitions without a leader: those
-        that do not exist, with an error that is not retriable, and those whose leader is away."""
+        that do not exist, with an error that is not retriable, and those whose leader
+        is away, or cannot be reached."""
         if self._stale and not self._refreshing:
             self._stale = False
             self._refreshing = True
@@ -216,7 +218,10 @@ class Routes:
 
     async def _connect(self, client: DataClient, node: int) -> None:
         try:
-            if not await client.ready(node, group=_PRODUCE_CONNECTION):
+            if await client.ready(node, group=_PRODUCE_CONNECTION):
+                self._unreached.discard(node)
+            else:
+                self._unreached.add(node)
                 self.suspect(connection=True)
                 await pause(self._settings.retry_pause_seconds)
         finally:
@@ -246,9 +251,11 @@ class Routes:
         """Why partitions have no leader; without those unknown for less than `unknown_topic_seconds`."""
         found: dict[TopicPartition, KafkaError] = {}
         for partition in partitions:
-            if leader_of(client, partition) is not None:
+            leader = leader_of(client, partition)
+            if leader is not None:
                 self._unknown_since.pop(partition, None)
-                continue
+                if leader not in self._unreached:
+                    continue
             error = no_leader(self._session, client, partition)
             since = self._unknown_since.setdefault(partition, now)
             unknown_seconds = now - since

@@ -114,6 +114,11 @@ class RawProducer:
         """The partitions of the target that caused `failure`; empty if it is not about partitions."""
         return self.delivery.partition_failures
 
+    @property
+    def without_leader(self) -> Mapping[TopicPartition, KafkaError]:
+        """The partitions whose batches wait for a leader, and why there is none."""
+        return self.delivery.without_leader
+
     def begin(self) -> None:
         """Open a transaction; nothing is sent yet. Raises StateError, or the earlier failure."""
         self._expect(ProducerState.READY)
@@ -225,6 +230,15 @@ class TransactionRotation:
             partition: error
             for producer in self._producers
             for partition, error in producer.partition_failures.items()
+        }
+
+    @property
+    def without_leader(self) -> Mapping[TopicPartition, KafkaError]:
+        """Of all ids."""
+        return {
+            partition: error
+            for producer in self._producers
+            for partition, error in producer.without_leader.items()
         }
 
     def begin(self) -> RawProducer:

@@ -112,8 +112,10 @@ class Deadlines:
     _: KW_ONLY
     delivery_timeout_seconds: float
     alias: str
+    without_leader: Mapping[TopicPartition, KafkaError]
     late: Callable[[Mapping[TopicPartition, KafkaError]], None]
-    """Called with the partitions whose oldest batch is late, and a TIMEOUT for each."""
+    """Called with the partitions whose oldest batch is late, and why each is: what `without_leader` says, its
+    last failure, or a TIMEOUT."""
     _timer: asyncio.TimerHandle | None = None
     _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
@@ -149,7 +151,8 @@ class Deadlines:
             self._timer = self._loop.call_at(min(map(self.deadline_of, oldest)), self._check)
 
     def _lateness(self, pending: PendingBatch) -> KafkaError:
-        error = pending.last_error or from_reason(
+        failed = self.without_leader.get(pending.partition) or pending.last_error
+        error = failed or from_reason(
             TIMEOUT,
             f"send a batch to {pending.partition}",
             alias=self.alias,

@@ -64,6 +64,7 @@ class FarTransport:
     def __init__(self, target: Target) -> None:
         self.target = target
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        self.without_leader: dict[TopicPartition, KafkaError] = {}
         self.failure: KafkaError | None = None
 
     async def __aenter__(self) -> Self:

@@ -73,6 +73,7 @@ class LimitedTransport:
     committed: Callable[[list[TopicPartition], float], None]
     overlaps: bool = False
     partition_failures: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    without_leader: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     failure: KafkaError | None = None
     _sent: list[TopicPartition] = field(default_factory=list)
     _over_at: float = 0.0

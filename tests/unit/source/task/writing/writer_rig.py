@@ -65,6 +65,7 @@ class FakeTransport:
         self.target = target
         self.ends = ends
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        self.without_leader: dict[TopicPartition, KafkaError] = {}
         self.failure: KafkaError | None = None
 
     async def __aenter__(self) -> Self:
