@@ -145,7 +145,10 @@ def test_any_process_gives_groups_and_why_as_their_owners_tell_them(tmp_path: Pa
             await world.kill("checkpoint 2")
             assert await listed("checkpoint 1") == {kept: true[kept]}
             assert await counted("checkpoint 1") == {kept: 1, lost: None}
-            assert (await status_of(world, "checkpoint 1")).flows[lost].stands_by("checkpoint")
+            row = (await status_of(world, "checkpoint 1")).flows[lost]
+            assert row.stands_by("checkpoint")
+            (told,) = [each.message for each in row.notes if each.reason == "OWNED_ELSEWHERE"]
+            assert told.startswith(f"the owner does not answer, and others know less: {lost} is served by")
 
     live(life(), machines_differ=True)
 

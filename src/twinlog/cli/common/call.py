@@ -35,7 +35,7 @@ from twinlog.cli.common.location import (
     service_channel,
     service_endpoints,
 )
-from twinlog.cli.common.names import flow_of
+from twinlog.cli.common.names import flow_name, flow_of
 from twinlog.cli.common.options import option
 from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError, TwinlogError
@@ -81,6 +81,8 @@ class Services:
     """Opens a channel to a service. Raises ConfigError for a wrong file or option."""
     seconds: float | None = None
     """Of each call; None: as the service needs."""
+    silent: dict[str, TwinlogError] | None = None
+    """By flow, why its owner did not answer: such an owner is not asked again. None: all are always asked."""
     _open: dict[str, "grpc.aio.Channel"] = field(default_factory=dict)
 
     async def __aenter__(self) -> "Services":
@@ -120,12 +122,14 @@ class Services:
         return self.asked(HeartbeatServiceStub, "heartbeat")
 
     def asked(self, stub: "Callable[[grpc.aio.Channel], Stub]", service: str) -> Stub:
-        return called(stub(self.channel(service)), service, self.seconds)
+        return called(stub(self.channel(service)), service, self.seconds, self.silent)
 
 
-def called(stub: Stub, service: str, seconds: float | None = None) -> Stub:
+def called(
+    stub: Stub, service: str, seconds: float | None = None, silent: dict[str, TwinlogError] | None = None
+) -> Stub:
     """The stub of a service, whose calls are as this module says."""
-    return cast("Stub", _Asked(stub, service, seconds or _SECONDS[service]))
+    return cast("Stub", _Asked(stub, service, seconds or _SECONDS[service], silent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class _Asked:
     stub: Any
     service: str
     seconds: float
+    silent: dict[str, TwinlogError] | None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method, rows = getattr(self.stub, name), _ROWS.get(name, "")
@@ -142,7 +147,7 @@ class _Asked:
                 return _answers(method(request, timeout=timeout), self.service)
             if rows and not request.page_size:
                 request.page_size = _PAGE
-            return _as_owners_tell(method, request, rows, self.service, timeout)
+            return _as_owners_tell(method, request, rows, self, timeout)
 
         return call
 
@@ -166,7 +171,7 @@ def told_by(service: str) -> Iterator[None]:
         raise error_from_rpc(error, peer=service) from error
 
 
-async def _as_owners_tell(method: Any, request: Any, rows: str, service: str, timeout: float) -> Any:
+async def _as_owners_tell(method: Any, request: Any, rows: str, stub: _Asked, timeout: float) -> Any:
     """The answer with all its pages of `rows`; of flows that another process owns as that one tells it, if it
     answers. Raises the error of the process that is asked first."""
     from twinlog.service.peers import CALL_TIMEOUT_SECONDS
@@ -179,12 +184,16 @@ async def _as_owners_tell(method: Any, request: Any, rows: str, service: str, ti
         try:
             with told_by("owner"):
                 return await every(method, asked, rows, timeout=CALL_TIMEOUT_SECONDS)
-        except TwinlogError:
+        except TwinlogError as error:
+            if stub.silent is not None:
+                stub.silent[flow_name(flow)] = error
             return None
 
-    with told_by(service):
+    with told_by(stub.service):
         whole = await every(method, request, rows, timeout=timeout)
-    elsewhere = getattr(whole, "owned_elsewhere", ())
+    elsewhere = [
+        flow for flow in getattr(whole, "owned_elsewhere", ()) if flow_name(flow) not in (stub.silent or {})
+    ]
     async with asyncio.TaskGroup() as group:
         asked = [group.create_task(of_owner(flow), name="ask owner") for flow in elsewhere]
     for task in asked:

@@ -117,7 +117,10 @@ def explain_silence(row: FlowRow) -> None:
 async def _ask(
     row: ServiceRow, open_to: Open, status: Status, owners: list[Owner], timeout_seconds: float
 ) -> None:
-    async with Services(open_to=lambda name: open_to(name, row.endpoint), seconds=timeout_seconds) as at:
+    silent: dict[str, TwinlogError] = {}
+    async with Services(
+        open_to=lambda name: open_to(name, row.endpoint), seconds=timeout_seconds, silent=silent
+    ) as at:
         health = health_pb2_grpc.HealthStub(at.channel(row.name))
         try:
             with told_by(row.name):
@@ -135,6 +138,10 @@ async def _ask(
                 owners += await _owners(row.name, at)
         except TwinlogError as error:
             row.reason, row.message = error.reason, str(error)
+        for flow in silent:
+            for note in status.flows[flow].notes:
+                if (note.service, note.reason) == (row.name, kinds.STANDS_BY):
+                    note.message = f"the owner does not answer, and others know less: {note.message}"
 
 
 async def _owners(service: str, at: Services) -> list[Owner]:
