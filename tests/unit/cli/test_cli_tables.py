@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.cli.common.fields import Column, print_table, table_lines, toned
+from twinlog.cli.common.fields import Column, print_rows, table, table_lines, toned
 
 KEYS = (Column(title="key"), Column(title="value"), Column(title="lag", right=True))
 LONG = "__consumer_offsets, .*[\\-\\.]internal, .*\\.replica, __.*, " * 3
@@ -64,9 +64,9 @@ def test_nothing_is_lost_and_nothing_is_wider_than_the_terminal(rows: list[list[
 
 
 def test_without_rows_it_says_so_instead_of_showing_a_head(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("", KEYS, [], empty="no topics")
+    print_rows(table("key|key"), [], empty="no topics")
     assert capsys.readouterr().out == "no topics\n"
-    print_table("", KEYS, [])
+    print_rows(table("key|key value|value lag|lag>"), [])
     assert capsys.readouterr().out.split() == ["key", "value", "lag"]
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from twinlog.cli import app
 from twinlog.cli.common.failures import help_after
-from twinlog.cli.common.fields import Column, print_table
+from twinlog.cli.common.fields import print_rows, table
 from twinlog.cli.common.pasteable import (
     GIVEN_ENDPOINTS,
     GIVEN_FILE,
@@ -195,7 +195,7 @@ def test_a_command_that_is_complete_by_addresses_stays_as_it_is() -> None:
 
 @pytest.mark.usefixtures("given")
 def test_tables_and_lines_complete_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table("", [Column(title="why")], [["`twinlog verify A->B`"]])
+    print_rows(table("why|why"), [{"why": "`twinlog verify A->B`"}])
     say("note: `twinlog verify A->B`")
     assert capsys.readouterr().out.count("`twinlog verify A->B --config 'my file'`") == 2
 

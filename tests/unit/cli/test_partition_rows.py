@@ -5,6 +5,7 @@ import pytest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.fields import as_json, cells_of, columns_of, table_lines
+from twinlog.cli.common.names import shown_seconds
 from twinlog.cli.source import partitions as rows
 from twinlog.cli.source.partitions import _print_rows
 
@@ -113,7 +114,7 @@ def test_partitions_are_a_table_also_on_a_narrow_terminal(width: int) -> None:
     [(None, "?"), (0.0, "0 s"), (119.4, "119 s"), (300.0, "5 min"), (9_000.0, "2.5 h"), (200_000.0, "2.3 d")],
 )
 def test_times_are_told_in_one_unit(seconds: float | None, told: str) -> None:
-    assert rows.shown_seconds(seconds) == told
+    assert shown_seconds(seconds) == told
 
 
 def test_a_proof_that_could_not_be_renewed_says_why() -> None:

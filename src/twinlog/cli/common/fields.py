@@ -360,27 +360,20 @@ def in_colour(line: str) -> str:
     return toned(line) if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else line
 
 
-def print_table(
-    title: str, columns: Sequence[Column], rows: Iterable[Sequence[str]], *, empty: str = ""
+def print_rows(
+    fields: Sequence[Field[Row]], rows: Iterable[Row], *, title: str = "", empty: str = ""
 ) -> None:
     """A table that fits the terminal; in a pipe one line for each row, nothing cut off. `empty` is printed
     when there are no rows."""
-    cells = [*rows]
+    cells = [cells_of(fields, row) for row in rows]
     if empty and not cells:
         say(empty)
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    lines = table_lines(columns, cells, width=width)
+    lines = table_lines(columns_of(fields), cells, width=width)
     if title:
         typer.secho(title, bold=True)
     for number, line in enumerate(lines):
         typer.secho(line if number == 0 else in_colour(line), bold=number == 0)
     if width is not None:
         typer.echo()
-
-
-def print_rows(
-    fields: Sequence[Field[Row]], rows: Iterable[Row], *, title: str = "", empty: str = ""
-) -> None:
-    """As a table."""
-    print_table(title, columns_of(fields), [cells_of(fields, row) for row in rows], empty=empty)

@@ -164,3 +164,13 @@ def shown_time(wall_ms: int) -> str:
 def shown_clock(wall_ms: int) -> str:
     """`12:00:00 UTC`."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%H:%M:%S UTC")
+
+
+def shown_seconds(seconds: float | None) -> str:
+    """`12 s`, `5 min`, `3.2 h`, `2.0 d`; `?` when unknown."""
+    if seconds is None:
+        return "?"
+    for size, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

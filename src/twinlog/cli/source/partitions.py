@@ -22,7 +22,14 @@ from twinlog.cli.common.fields import (
     table,
     value_of,
 )
-from twinlog.cli.common.names import CLOCK, MOST_SECONDS, parse_flow, producer_words, shown_bytes
+from twinlog.cli.common.names import (
+    CLOCK,
+    MOST_SECONDS,
+    parse_flow,
+    producer_words,
+    shown_bytes,
+    shown_seconds,
+)
 from twinlog.cli.common.options import OptionalFlowArgument, flag, option
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.source.client import TopicOption, every_partition, flow_partition
@@ -212,16 +219,6 @@ def proof_words(status: pb2.PartitionStatus) -> str:
 def state_name(status: pb2.PartitionStatus) -> str:
     """`RUNNING`."""
     return str(value_of(status, "state"))
-
-
-def shown_seconds(seconds: float | None) -> str:
-    """`12 s`, `5 min`, `3.2 h`, `2.0 d`; `?` when unknown."""
-    if seconds is None:
-        return UNKNOWN
-    for size, unit in ((86_400, "d"), (3_600, "h")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
 def shown_delay(milliseconds: int) -> str:

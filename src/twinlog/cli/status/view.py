@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from twinlog.cli.common.fields import Field, Fields, table
+from twinlog.cli.common.names import shown_seconds
 from twinlog.cli.common.pasteable import document
-from twinlog.cli.source.partitions import shown_catch_up, shown_seconds
+from twinlog.cli.source.partitions import shown_catch_up
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Owner, ServiceRow, Status
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import verdict_of

@@ -15,7 +15,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services, pause_seconds
-from twinlog.cli.source.partitions import shown_seconds
+from twinlog.cli.common.names import shown_seconds
 from twinlog.cli.status.query import query_status
 from twinlog.cli.status.rows import SERVING, FlowRow, Status
 from twinlog.cli.status.view import Writing, producers_of

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from twinlog.cli.common.location import SERVICES
-from twinlog.cli.common.names import counted
-from twinlog.cli.source.partitions import shown_seconds
+from twinlog.cli.common.names import counted, shown_seconds
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import FlowRow, Status
 from twinlog.cli.verdict.flows import DISABLED, FOLLOWS_FROM_CLUSTER, partitions

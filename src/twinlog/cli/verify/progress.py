@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from twinlog.cli.common.names import shown_seconds
 from twinlog.printable import printable
 from twinlog.supervisor.runs import write_line
 
@@ -18,22 +19,15 @@ _MOST_TROUBLES = 3
 OnProgress = Callable[[Any], None]
 
 
-def shown_time(seconds: float | None) -> str:
-    """As people say it."""
-    if seconds is None:
-        return "time left not known"
-    if seconds < 90:
-        return f"{seconds:.0f} s left"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min left"
-    return f"{seconds / 3600:.1f} h left"
+def time_left(seconds: float | None) -> str:
+    return "time left not known" if seconds is None else f"{shown_seconds(seconds)} left"
 
 
 def progress_line(progress: Any, left: float | None) -> str:
     share = progress.done_offsets / progress.total_offsets if progress.total_offsets else 1.0
     return (
         f"verify: {share:.0%}, {progress.read_bytes / 1e6:,.0f} MB read, {progress.differences} differences,"
-        f" {shown_time(left)}"
+        f" {time_left(left)}"
     )
 
 
@@ -42,7 +36,7 @@ def copy_line(progress: Any, left: float | None) -> str:
     share = progress.done_offsets / progress.total_offsets if progress.total_offsets else 1.0
     line = f"copy: {share:.0%}, {progress.done_offsets:,} of {progress.total_offsets:,} offsets, "
     troubles = [f"{name}: {words}" for name, words in sorted(progress.troubles.items())]
-    return "; ".join([line + shown_time(left), *troubles[:_MOST_TROUBLES]])
+    return "; ".join([line + time_left(left), *troubles[:_MOST_TROUBLES]])
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinlog.cli.verify.progress import progress_line, shown_time
+from twinlog.cli.verify.progress import progress_line, time_left
 from twinlog_source.verify.request import VerifyProgress
 
 
@@ -16,11 +16,11 @@ from twinlog_source.verify.request import VerifyProgress
     ],
 )
 def test_the_time_left_is_said_as_people_say_it(seconds: float | None, words: str) -> None:
-    assert shown_time(seconds) == words
+    assert time_left(seconds) == words
 
 
 def test_a_line_says_how_far_it_is() -> None:
     progress = VerifyProgress(total_offsets=400, done_offsets=100, read_bytes=1_234_000_000, differences=2)
     line = progress_line(progress, 90.0)
-    assert line == "verify: 25%, 1,234 MB read, 2 differences, 2 min left"
+    assert line == "verify: 25%, 1,234 MB read, 2 differences, 90 s left"
     assert progress_line(VerifyProgress(), None).startswith("verify: 100%")
