@@ -1,9 +1,15 @@
 """Which topics of a flow are copied, and why one is not."""
 
+from types import SimpleNamespace
+from typing import cast
+
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
+from twinlog.cli.common.call import Services, called
 from twinlog.cli.common.fields import as_json, cells_of
-from twinlog.cli.configsync.topics import TOPIC, is_troubled
+from twinlog.cli.configsync.topics import TOPIC, cycle_words, is_troubled
+from twinlog.cli.status.query import ask_configsync
+from twinlog.cli.status.rows import Status
 
 
 def topic(state: str = "READY", *, reason: str = "", made: int = 3) -> pb2.ReplicatedTopic:
@@ -37,3 +43,39 @@ def test_programs_get_null_where_nothing_is_wrong() -> None:
     document = as_json(TOPIC, topic())
     assert (document["state"], document["reason"], document["message"]) == ("READY", None, None)
     assert (document["partition_count"], document["target_partition_count"]) == (3, 3)
+
+
+def test_topics_that_are_kept_out_by_their_names_are_named_by_cluster() -> None:
+    many = {f"B.{number}": "B" for number in range(7)}
+    assert cycle_words({**many, "A.orders": "A"}) == {
+        "A": "not copied, because by their names they came through A: A.orders"
+        " (`twinlog explain reason CYCLE`)",
+        "B": "not copied, because by their names they came through B: B.0, B.1, B.2, B.3, B.4 and 2 more"
+        " (`twinlog explain reason CYCLE`)",
+    }
+    assert cycle_words({}) == {}
+
+
+async def test_status_tells_of_them_where_no_flow_comes_from_that_cluster() -> None:
+    there, back = types_pb2.Flow(source="A", target="B"), types_pb2.Flow(source="B", target="A")
+
+    async def told(*flows: types_pb2.Flow) -> list[str]:
+        class Stub:
+            async def ListFlows(self, request: object, timeout: float) -> pb2.ListFlowsResponse:  # noqa: N802
+                cycles = {"B.orders": "B"}
+                return pb2.ListFlowsResponse(
+                    flows=[
+                        pb2.FlowStatus(flow=flow, cycles=cycles if flow == there else {}) for flow in flows
+                    ]
+                )
+
+            async def GetRules(self, request: object, timeout: float) -> pb2.GetRulesResponse:  # noqa: N802
+                return pb2.GetRulesResponse()
+
+        status = Status(services=[])
+        at = cast("Services", SimpleNamespace(configsync=called(Stub(), "configsync")))
+        await ask_configsync(at, status)
+        return [each.kind for each in status.flows["A->B"].in_force]
+
+    assert await told(there) == ["CYCLE"]
+    assert await told(there, back) == []

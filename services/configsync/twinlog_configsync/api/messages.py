@@ -30,8 +30,15 @@ def topic_message(flow: Flow, entry: ReplicatedTopic) -> pb2.ReplicatedTopic:
     )
 
 
+MOST_CYCLES: Final = 100
+
+
 def flow_status_message(
-    flow: Flow, status: FlowStatus, entries: Iterable[ReplicatedTopic], clusters: Iterable[ClusterStatus]
+    flow: Flow,
+    status: FlowStatus,
+    entries: Iterable[ReplicatedTopic],
+    cycles: Mapping[str, str],
+    clusters: Iterable[ClusterStatus],
 ) -> pb2.FlowStatus:
     counts: dict[str, int] = {}
     for entry in entries:
@@ -41,6 +48,7 @@ def flow_status_message(
         status,
         flow=flow_message(flow),
         topics_by_state=counts,
+        cycles=dict(sorted(cycles.items())[:MOST_CYCLES]),
         clusters=[cluster_message(cluster) for cluster in clusters],
         scopes=[scope_message(scope, status.scopes[scope]) for scope in sorted(status.scopes)],
     )

@@ -131,6 +131,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                     flow,
                     served.sync.status,
                     served.sync.passes.topics,
+                    served.sync.passes.cycles,
                     self._clusters.statuses([flow.source, flow.target]),
                 )
                 for flow, served in sorted(self._flows.items(), key=lambda each: each[0])

@@ -52,6 +52,8 @@ class Counterparts:
     """Source name → target name; None = not selected."""
     loops: Mapping[str, str] = field(default_factory=dict)
     """Source name → why it is not copied: other flows would copy it back."""
+    cycles: Mapping[str, str] = field(default_factory=dict)
+    """Source name → the cluster through which it came by its name, so that it is not copied."""
 
     @property
     def selected(self) -> dict[str, str]:
@@ -62,18 +64,19 @@ class Counterparts:
         """Those of these names. Known decisions by the same rules are kept."""
         before = self.decided if selector is self.selector else {}
         decided: dict[str, str | None] = {}
-        loops: dict[str, str] = {}
+        loops = {name: rule for name, rule in self.loops.items() if name in before and name in names}
+        cycles = {name: alias for name, alias in self.cycles.items() if name in before and name in names}
         for name in sorted(names):
             if name in before:
                 decided[name] = before[name]
-                if name in self.loops:
-                    loops[name] = self.loops[name]
                 continue
             decision = selector.decide(name)
             decided[name] = decision.remote_topic if decision.selected else None
             if decision.reason is TopicReason.LOOP:
                 loops[name] = decision.rule
-        return Counterparts(selector=selector, decided=decided, loops=loops)
+            elif decision.alias is not None and not selector.policy.is_heartbeats_topic(name):
+                cycles[name] = decision.alias
+        return Counterparts(selector=selector, decided=decided, loops=loops, cycles=cycles)
 
 
 _KEPT_CONFIGS_SECONDS: Final = 120.0
@@ -127,6 +130,11 @@ class FlowPasses(KnownFlow):
     def topics(self) -> list[ReplicatedTopic]:
         """Those that the flow replicates now, by name."""
         return [entry for _, entry in sorted(self.memory.entries.items()) if entry.selected]
+
+    @property
+    def cycles(self) -> Mapping[str, str]:
+        """Topics that the rules select, and the cluster through which each came by its name."""
+        return self._counterparts.cycles
 
     @property
     def known_names(self) -> Collection[str]:

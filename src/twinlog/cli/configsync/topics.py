@@ -1,5 +1,7 @@
 """`twinlog topics`: every topic of a flow, and why one is not copied."""
 
+from collections.abc import Mapping
+
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
@@ -27,6 +29,8 @@ TOPIC: Fields[pb2.ReplicatedTopic] = table(
     "message? source_topic_id? target_topic_id? generation source_cleanup_policy?",
 )
 _READY = "READY"
+_NAMED = 5
+CYCLE_HELP = "twinlog explain reason CYCLE"
 
 
 @command
@@ -40,23 +44,47 @@ def topics_command(
     Topics that no rule selects are not listed: `twinlog explain topic NAME` says which rule leaves one out.
     """
 
-    async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str]]:
-        flows = await chosen_flows(at.configsync, flow)
+    async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str], list[str]]:
+        statuses = (await at.configsync.ListFlows(pb2.ListFlowsRequest())).flows
+        flows = [each.flow for each in statuses] if flow is None else [parse_flow(flow)]
         told = [await at.configsync.ListTopics(pb2.ListTopicsRequest(flow=each)) for each in flows]
         unknown = [
             flow_name(each)
             for each, known in zip(flows, told, strict=True)
             if each not in known.settled_flows
         ]
-        return [topic for known in told for topic in known.topics], unknown
+        kept_out = [
+            f"{flow_name(status.flow)}: {words}"
+            for status in statuses
+            if status.flow in flows
+            for words in cycle_words(status.cycles).values()
+        ]
+        return [topic for known in told for topic in known.topics], unknown, kept_out
 
-    found, unknown = call.ask(topics)
+    found, unknown, kept_out = call.ask(topics)
     chosen = [topic for topic in found if not waiting or is_troubled(topic)]
     empty = "no topic waits" if found else "no topic is selected"
     empty += "; `twinlog explain topic NAME` says why one is left out"
     if unknown:
         empty = f"the topics of {', '.join(unknown)} are not known yet: `twinlog status` says why"
-    call.tell_rows(TOPIC, chosen, empty=empty)
+    call.tell_rows(TOPIC, chosen, empty=empty, lines=kept_out)
+
+
+def cycle_words(cycles: Mapping[str, str]) -> dict[str, str]:
+    """By cluster: which topics are not copied, because by their names they came through it.
+
+    >>> cycle_words({"B.a": "B", "B.b": "B"})
+    {'B': 'not copied, because by their names they came through B: B.a, B.b (`twinlog explain reason CYCLE`)'}
+    """
+    found: dict[str, list[str]] = {}
+    for topic, cluster in sorted(cycles.items()):
+        found.setdefault(cluster, []).append(topic)
+    return {
+        cluster: f"not copied, because by their names they came through {cluster}:"
+        f" {', '.join(names[:_NAMED])}"
+        f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} (`{CYCLE_HELP}`)"
+        for cluster, names in found.items()
+    }
 
 
 def is_troubled(topic: pb2.ReplicatedTopic) -> bool:

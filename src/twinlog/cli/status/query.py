@@ -16,6 +16,7 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.cli.common.call import Services, told_by
 from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.configsync.rules import is_of_operator
+from twinlog.cli.configsync.topics import CYCLE_HELP, cycle_words
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.details import ask_checkpoint, ask_source
 from twinlog.cli.status.rows import FlowRow, Owner, ServiceRow, Status, asked, shown_stamp
@@ -30,11 +31,16 @@ SYNC_MODE = "twinlog.sync.mode"
 
 async def ask_configsync(at: Services, status: Status) -> None:
     answer = await at.configsync.ListFlows(configsync.ListFlowsRequest())
+    copied = [flow.flow for flow in answer.flows]
     for flow in answer.flows:
         row = status.flow(flow.flow)
         row.topics = dict(flow.topics_by_state)
         row.add_note("configsync", flow.reason, flow.message)
         status.add_clusters("configsync", flow.clusters)
+        for cluster, words in cycle_words(flow.cycles).items():
+            # Where a flow comes from there, such topics are its copies.
+            if types_pb2.Flow(source=cluster, target=flow.flow.source) not in copied:
+                row.hold(kinds.CYCLE, words, CYCLE_HELP)
     async with asyncio.TaskGroup() as group:
         for flow in answer.flows:
             group.create_task(_rules(at, flow.flow, status), name="rules")

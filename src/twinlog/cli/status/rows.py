@@ -19,7 +19,7 @@ MOVE, MOVED, FENCE, HELD = "MOVE", "MOVED", "FENCE", "HELD"
 BOTH_WAYS, DELAY, OFFSETS, TRANSFORM = "BOTH_WAYS", "DELAY", "OFFSETS", "TRANSFORM"
 FOREIGN, DIFFERS = "FOREIGN", "DIFFERS"
 OPEN_TRANSACTION, SHARED_COPY, SPARK_UI = "OPEN_TRANSACTION", "SHARED_COPY", "SPARK_UI"
-LENT_CORES = "LENT_CORES"
+LENT_CORES, CYCLE = "LENT_CORES", "CYCLE"
 NAMED_TOPICS = 5
 """A note names so many topics at most."""
 HEARTBEAT_MISSING = "HEARTBEAT_MISSING"
@@ -68,7 +68,7 @@ class InForce:
     finished), MOVED (groups that work on the target), FOREIGN (somebody else wrote into copies), DIFFERS
     (copies, by the standing proof), OFFSETS (copies that lost the source's), OPEN_TRANSACTION (on the source;
     partitions stand still behind it), SHARED_COPY (groups have no place in copies that two flows write),
-    LENT_CORES (of other processes), SPARK_UI."""
+    LENT_CORES (of other processes), CYCLE (topics that are not copied for their names), SPARK_UI."""
     about: str
     message: str
     by: str | None = None

@@ -45,3 +45,13 @@ def test_other_rules_decide_about_every_name() -> None:
     counterparts = Counterparts().of(["a"], selector(DefaultReplicationPolicy()))
     assert counterparts.selected == {"a": "A.a"}
     assert counterparts.of(["a"], selector(IdentityReplicationPolicy())).selected == {"a": "a"}
+
+
+def test_topics_that_came_through_a_cluster_by_their_names_are_kept_with_its_alias() -> None:
+    rules = selector(DefaultReplicationPolicy())
+    names = ["a", "B.orders", "A.orders", "C.orders", "B.heartbeats", "__own"]
+    first = Counterparts().of(names, rules)
+    assert first.cycles == {"A.orders": "A", "B.orders": "B"}
+    assert first.of([*names, "B.bills"], rules).cycles == {**first.cycles, "B.bills": "B"}
+    assert first.of(["B.orders"], rules).cycles == {"B.orders": "B"}
+    assert first.of(names, selector(IdentityReplicationPolicy())).cycles == {}

@@ -263,6 +263,26 @@ class FlowStatus(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class CyclesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     FLOW_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
@@ -271,6 +291,7 @@ class FlowStatus(_message.Message):
     LAST_REFRESH_FIELD_NUMBER: _builtins.int
     CLUSTERS_FIELD_NUMBER: _builtins.int
     SCOPES_FIELD_NUMBER: _builtins.int
+    CYCLES_FIELD_NUMBER: _builtins.int
     state: Global___FlowState.ValueType
     """How far it is."""
     reason: _builtins.str
@@ -297,6 +318,12 @@ class FlowStatus(_message.Message):
     def scopes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ScopeStatus]:
         """The parts of the flow that are synced, sorted by name."""
 
+    @_builtins.property
+    def cycles(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Topics that the rules select and that are not copied, because by their names they came through the target or the
+        source, with the alias of that cluster; not those of heartbeats. The first hundred.
+        """
+
     def __init__(
         self,
         *,
@@ -308,10 +335,11 @@ class FlowStatus(_message.Message):
         last_refresh: _timestamp_pb2.Timestamp | None = ...,
         clusters: _abc.Iterable[_types_pb2.ClusterStatus] | None = ...,
         scopes: _abc.Iterable[Global___ScopeStatus] | None = ...,
+        cycles: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "last_refresh", b"last_refresh"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "flow", b"flow", "last_refresh", b"last_refresh", "message", b"message", "reason", b"reason", "scopes", b"scopes", "state", b"state", "topics_by_state", b"topics_by_state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clusters", b"clusters", "cycles", b"cycles", "flow", b"flow", "last_refresh", b"last_refresh", "message", b"message", "reason", b"reason", "scopes", b"scopes", "state", b"state", "topics_by_state", b"topics_by_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
