@@ -25,9 +25,10 @@ HEARTBEATS = f'twinlog_replication_records_total{{{FLOW}, messaging_destination_
 SYNCS = (
     f'twinlog_offset_sync_records_total{{{FLOW}, messaging_destination_name="mm2-offset-syncs.B.internal"}}'
 )
-ALIVE, SILENT = (
-    f'twinlog_heartbeat_path{{{FLOW}, twinlog_state="{state}"}}' for state in ("ALIVE", "SILENT")
+ALIVE, SILENT, UNKNOWN = (
+    f'twinlog_heartbeat_path{{{FLOW}, twinlog_state="{state}"}}' for state in ("ALIVE", "SILENT", "UNKNOWN")
 )
+AGE = f"twinlog_heartbeat_age_seconds{{{FLOW}}}"
 CHECKPOINT_AGE = f"twinlog_checkpoint_age_seconds{{{FLOW}}}"
 READABLE = f"twinlog_offset_sync_readable{{{FLOW}}}"
 
@@ -144,6 +145,13 @@ SCENARIOS: Mapping[str, Scenario] = {
     "no heartbeat arrives": Scenario(
         fires=frozenset({"TwinlogDelaySilent"}),
         series={ALIVE: f"0x{MINUTES}", SILENT: f"1x{MINUTES}"},
+    ),
+    "heartbeats cannot be read on the target": Scenario(
+        fires=frozenset({"TwinlogDelaySilent"}),
+        series={ALIVE: f"0x{MINUTES}", UNKNOWN: f"1x{MINUTES}", AGE: f"10+60x{MINUTES}"},
+    ),
+    "heartbeats are switched off": Scenario(
+        fires=frozenset(), series={ALIVE: f"0x{MINUTES}", UNKNOWN: f"1x{MINUTES}"}
     ),
     "a partition stands": Scenario(
         fires=frozenset({"TwinlogPartitionStalled"}),

@@ -277,12 +277,14 @@ class DelayTracker:
             return by_ends
         state, reason, message = self._judge(steady_ms, away)
         delay_ms = self._newest_delay_ms
+        # Where none are to come, their age tells nothing.
+        has_age = delay_ms is not None and (self._rules_blocker is None or state is PathState.ALIVE)
         return FlowDelay(
             flow=self.flow,
             state=state,
             last_delay_ms=delay_ms,
             max_delay_ms=next(recent, None),
-            age_ms=None if delay_ms is None else delay_ms + max(0, steady_ms - self._newest_steady_ms),
+            age_ms=(delay_ms or 0) + max(0, steady_ms - self._newest_steady_ms) if has_age else None,
             emitted=self.emitted,
             observed=self.observed,
             reason=reason,

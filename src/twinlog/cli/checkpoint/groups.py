@@ -137,8 +137,11 @@ def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
             ago = age(max(0, now_ms - flow.groups_listed.ToMilliseconds()))
             again = "they are not listed again (refresh.groups.enabled=false)"
             if flow.HasField("next_listing"):
-                seconds = max(0, flow.next_listing.ToMilliseconds() - now_ms) // 1000
-                again = f"new ones are found within {seconds} s (refresh.groups.interval.seconds)"
+                left_ms = flow.next_listing.ToMilliseconds() - now_ms
+                again = f"new ones are found within {left_ms // 1000 + 1} s"
+                if left_ms <= 0:
+                    again = f"the next time is {age(-left_ms)} late"
+                again += " (refresh.groups.interval.seconds)"
             lines.append(f"{flow_name(flow.flow)}: groups were listed {ago} ago; {again}")
     return lines
 

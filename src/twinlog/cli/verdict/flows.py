@@ -160,6 +160,8 @@ _MAY_END = frozenset(
     {_PAUSED, _WAITS, kinds.STARTING, "BACKOFF", "TOPICS_WAITING", "NOT_READY", "THROTTLED", "QUOTA"}
 )
 """Reasons that are warnings; all others are problems."""
+_SLOW, _STAND = "TARGET_SLOW", ("STALLED", "FAULTED")
+"""Slowness is a problem once a partition has made no progress for `twinlog.stalled.seconds`."""
 _LEFT = {
     kinds.GAPS: Level.BAD,
     kinds.DIFFERS: Level.BAD,
@@ -205,9 +207,11 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
             row.path == "ALIVE" and all(note.service == "heartbeat" for note in notes)
         )
         level, waits = Level.NOTE if is_note else _level(reason), reason == kinds.STARTING and not is_note
+        is_short = reason == _SLOW and not any(row.partitions.get(state) for state in _STAND)
+        level = Level.WARN if is_short else level
         told = f"{', '.join(note.service for note in notes)}: {notes[0].message}"
         command = remedy(reason, flow=row.flow, file=file)
-        found.append(_of(row, level, reason, told, command, stops=not is_note, waits=waits))
+        found.append(_of(row, level, reason, told, command, stops=not (is_note or is_short), waits=waits))
     return found
 
 

@@ -145,6 +145,16 @@ def test_what_does_not_move_or_is_not_known_is_one_issue() -> None:
             assert issue.command in line
 
 
+def test_a_target_that_is_slow_for_a_moment_fails_no_check() -> None:
+    status = healthy()
+    flow(status).partitions = {"RUNNING": 3, "STALLED": 0}
+    flow(status).add_note("source", "TARGET_SLOW", "1 partition")
+    verdict = verdict_of(status)
+    assert [(each.level, each.reason) for each in verdict.issues] == [(Level.WARN, "TARGET_SLOW")]
+    assert not verdict.failing
+    assert not verdict.waiting
+
+
 def test_a_lag_that_is_copied_is_no_issue_and_what_is_ordered_is_a_note() -> None:
     status = healthy()
     assert verdict_of(status).line == "everything moves"
