@@ -162,7 +162,7 @@ class FloorTranslator:
         sync = answer.sync
         if verdict is Verdict.FLOOR and sync is not None:
             message = f"by the offset sync {sync.upstream_offset} -> {sync.downstream_offset}"
-            message += _read_again(position.next_offset - sync.upstream_offset - 1)
+            message += _between(position.next_offset - sync.upstream_offset - 1)
         elif verdict is Verdict.TOO_OLD and sync is not None:
             message = f"older than the earliest usable offset sync, which is of offset {sync.upstream_offset}"
         else:
@@ -210,9 +210,10 @@ class PairsFloor:
             verdict=Verdict.FLOOR,
             downstream_offset=pair.downstream if at_pair else pair.downstream + 1,
             message=f"by the offset sync that has {pair.upstream} here and {pair.downstream} there"
-            + _read_again(position.next_offset - pair.upstream - 1),
+            + _between(position.next_offset - pair.upstream - 1),
         )
 
 
-def _read_again(records: int) -> str:
-    return f": at most {records} records are read again" if records > 0 else ""
+def _between(records: int) -> str:
+    """No more are read again from a copy that has each record once, and none of a former topic."""
+    return f": at most {records} records lie between" if records > 0 else ""

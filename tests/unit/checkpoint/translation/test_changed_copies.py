@@ -35,7 +35,7 @@ async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_
     for offset, translation in found.items():
         if translation.verdict is Verdict.TOO_OLD:
             continue
-        bound = re.search(r"at most (\d+) records are read again", translation.message)
+        bound = re.search(r"at most (\d+) records lie between", translation.message)
         again = sum(
             (translation.downstream_offset or 0) <= record.offset < (true[offset].downstream_offset or 0)
             for record in logs.visible_target()

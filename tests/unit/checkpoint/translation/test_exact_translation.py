@@ -444,3 +444,16 @@ async def test_without_a_sync_it_is_told_why_the_logs_gave_no_place_where_the_co
     (told,) = (await translate(translator(logs, max_bytes=1), [9])).values()
     assert told.verdict is Verdict.NO_SYNC
     assert "limit of bytes" in told.message
+
+
+async def test_before_the_first_sync_of_a_topic_created_again_nobody_knows_how_many_are_read_again() -> None:
+    """Its copy has the records of the former topic."""
+    logs = MirroredLogs(seed=5, offset_lag_max=10)
+    logs.produce(60)
+    logs.copy()
+    del logs.source.topics[ORIGIN.topic]
+    logs.source.add_topic(ORIGIN.topic)
+    logs.produce(20)
+    (told,) = (await translate(translator(logs), [15])).values()
+    assert (told.verdict, told.downstream_offset) == (Verdict.FLOOR, 1)
+    assert "by the offset sync 11 -> 0: at most 3 records lie between; not exact" in told.message
