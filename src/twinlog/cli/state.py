@@ -11,7 +11,7 @@ from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
 from twinlog.cli.common.names import CLOCK, counted, flow_of
-from twinlog.cli.common.options import argument, flag
+from twinlog.cli.common.options import argument, flag, group
 from twinlog.cli.common.private_file import read_file, refuse_to_replace, write_private
 from twinlog.cli.verify.options import engine
 from twinlog.errors import StateError
@@ -20,11 +20,7 @@ from twinlog.model import Flow
 if TYPE_CHECKING:
     from twinlog.config import Configuration
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Back up and restore what a flow keeps in its internal topics: positions, rules, checkpoints.",
-)
+app = group("Back up and restore what a flow keeps in its internal topics: positions, rules, checkpoints.")
 
 FlowArgument = Annotated[str, argument("A->B", "The flow.")]
 

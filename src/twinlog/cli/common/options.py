@@ -32,6 +32,11 @@ def argument(shown: str | None, text: str, default: Any = ..., **more: Any) -> A
     return typer.Argument(default, metavar=shown, help=text, show_default=bool(default), **more)
 
 
+def group(text: str) -> typer.Typer:
+    """Commands below one name, with its help."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, help=text)
+
+
 def together(maker: Callable[..., Any]) -> Any:
     """What this function makes of options of its own, as the default of one parameter."""
     return maker

@@ -18,7 +18,7 @@ from twinlog.cli.checkpoint.groups import group_command
 from twinlog.cli.common.call import Call, Services, command, printing
 from twinlog.cli.common.fields import Field, Fields, as_json, table
 from twinlog.cli.common.names import counted, flow_name, parse_flow, partition_name, shown_bytes
-from twinlog.cli.common.options import argument, named_of_flow
+from twinlog.cli.common.options import argument, group, named_of_flow
 from twinlog.cli.configsync.plan import EXPECTED
 from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name
@@ -169,11 +169,7 @@ def reason_command(
     call.tell({"reason": asked, **found}, lambda: typer.echo(told))
 
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Explain why a topic is replicated or a group is translated, or why not; or a reason.",
-)
+app = group("Explain why a topic is replicated or a group is translated, or why not; or a reason.")
 
 
 @app.command("topic")

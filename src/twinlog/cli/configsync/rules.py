@@ -12,7 +12,7 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
 from twinlog.cli.common.names import MOST_OFFSET, flow_name, parse_flow, who
-from twinlog.cli.common.options import argument, option, together
+from twinlog.cli.common.options import argument, group, option, together
 from twinlog.cli.common.pasteable import print_undo, say, undo_command
 from twinlog.cli.configsync.topics import chosen_flows
 from twinlog.errors import ConfigError
@@ -20,10 +20,8 @@ from twinlog.model import Flow
 from twinlog.printable import printable
 from twinlog.service.feeds.rules_record import RuleOrigin, rule_words
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help="Show and change the rules of a flow while it runs: topics, groups, intervals, what is synced."
+app = group(
+    "Show and change the rules of a flow while it runs: topics, groups, intervals, what is synced."
     " A rule is a key of the properties file; changes are stored on the target and win over the file in all"
     " services, until its value changes.",
 )

@@ -6,7 +6,7 @@ import typer
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.options import OnlyFlowArgument, flag, together
+from twinlog.cli.common.options import OnlyFlowArgument, flag, group, together
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS, MoveCall
 from twinlog.cli.moves.moves import WAIT, YesOption, move_options
 
@@ -20,7 +20,7 @@ _EARLIER = {"watch": "attach", "stop": "cancel", "give_up": "abort"}
 
 def commands_of(kind: type[MoveCall]) -> typer.Typer:
     """plan, run, status, watch, stop, give-up; their help is that of the methods."""
-    failover = typer.Typer(no_args_is_help=True, add_completion=False, help=kind.__doc__)
+    failover = group(kind.__doc__ or "")
 
     @failover.command("plan", help=kind.plan.__doc__)
     @command

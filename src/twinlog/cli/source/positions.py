@@ -18,7 +18,7 @@ from twinlog.cli.common.names import (
     shown_time,
     who,
 )
-from twinlog.cli.common.options import flag, option
+from twinlog.cli.common.options import flag, group, option
 from twinlog.cli.common.pasteable import print_undo, undo_command
 from twinlog.cli.source.client import (
     FlowArgument,
@@ -31,9 +31,7 @@ from twinlog.cli.source.client import (
 from twinlog.cli.source.partitions import LAG, OFFSETS, POSITION, SOURCE_END
 from twinlog.errors import ConfigError, NotFoundError
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Show or move where partitions are copied from."
-)
+app = group("Show or move where partitions are copied from.")
 
 OFFSETS_END = "from there on, its offsets differ from the source's"
 
@@ -128,10 +126,9 @@ def _require_clear(target: pb2.PositionTarget, topic: str, *, everything: bool) 
 
 def _ask(call: Call, request: pb2.SetPositionsRequest) -> None:
     """Show what moving a whole flow means, and ask for confirmation."""
-    trial = pb2.SetPositionsRequest()
-    trial.CopyFrom(request)
-    trial.dry_run = True
-    changes = call.ask(lambda at: at.source.SetPositions(trial)).changes
+    request.dry_run = True
+    changes = call.ask(lambda at: at.source.SetPositions(request)).changes
+    request.dry_run = False
     if not call.in_json:
         print_rows(_CHANGE, changes, empty="no partition is copied")
     typer.confirm(f"Move {counted(len(changes), 'partition')} of the whole flow?", abort=True, err=True)

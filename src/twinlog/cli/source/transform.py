@@ -1,17 +1,13 @@
 """`twinlog transform try`: what Spark makes of the last records of a topic."""
 
-import typer
-
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.names import parse_flow
-from twinlog.cli.common.options import option
+from twinlog.cli.common.options import group, option
 from twinlog.cli.source.client import FlowArgument, PartitionOption
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Try what the flow's twinlog.transform.* do to records."
-)
+app = group("Try what the flow's twinlog.transform.* do to records.")
 _SECONDS = 300.0
 """The first records wait until Spark has loaded its SQL; on a busy machine that takes a minute."""
 _MOST_SHOWN = 60
