@@ -137,20 +137,15 @@ def _query(place: WantedPlace) -> pb2.OffsetQuery:
 
 
 def _tell_bad(source: Path | None, line: BadLine) -> None:
-    error = ConfigError(
-        f"{source}:{line.line}: {line.what}",
-        metadata={"key": "--from", "file": str(source), "line": str(line.line)},
-    )
-    tell(error, str(error))
+    where = {"key": "--from", "file": str(source), "line": str(line.line)}
+    tell(ConfigError(f"{source}:{line.line}: {line.what}", metadata=where))
 
 
 def _tell_missing(answer: pb2.OffsetTranslation) -> None:
     partition, verdict = answer.partition, value_of(answer, "verdict")
-    error = NotFoundError(
-        f"{partition_name(partition)} has no translation: {verdict} ({answer.message})",
-        metadata={"topic": partition.topic, "partition": str(partition.partition), "verdict": verdict},
-    )
-    tell(error, str(error))
+    told = f"{partition_name(partition)} has no translation: {verdict} ({answer.message})"
+    what = {"topic": partition.topic, "partition": str(partition.partition), "verdict": verdict}
+    tell(NotFoundError(told, metadata=what))
 
 
 def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslation], output: Output) -> None:
@@ -162,8 +157,7 @@ def _write(target: Path, file: OffsetFile, answers: Sequence[pb2.OffsetTranslati
     for answer in missing:
         _tell_missing(answer)
     if missing or file.bad:
-        error = ConfigError(f"{target} was not written", key="--to")
-        tell(error, str(error))
+        tell(ConfigError(f"{target} was not written", key="--to"))
         return
     places = [
         WantedPlace(

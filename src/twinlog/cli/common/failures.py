@@ -191,8 +191,9 @@ def _say(error: TwinlogError, text: str) -> None:
     tell(error, f"{text}{next_line(error)}")
 
 
-def tell(error: TwinlogError, text: str) -> None:
-    """Print on stderr what failed: the text, or one JSON document if the command's answer would be JSON."""
+def tell(error: TwinlogError, text: str = "") -> None:
+    """Print on stderr what failed: the text, else the error's own, or one JSON document if the command's
+    answer would be JSON."""
     if ANSWERS_IN_JSON.get():
         told = {
             "error": str(error),
@@ -202,7 +203,7 @@ def tell(error: TwinlogError, text: str) -> None:
         }
         _say_text(printable_json(json.dumps(told, ensure_ascii=False)))
     else:
-        _say_text(with_pasteable(text))
+        _say_text(with_pasteable(text or str(error)))
 
 
 def note(sentence: str) -> None:

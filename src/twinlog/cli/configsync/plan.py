@@ -29,12 +29,12 @@ from twinlog.printable import printable
 # Plans as a coloured diff on a terminal, and as JSON.
 
 _SKIP: Final = pb2.ACTION_KIND_SKIP
-_ADDS: Final = frozenset(
-    {pb2.ACTION_KIND_CREATE_TOPIC, pb2.ACTION_KIND_GROW_PARTITIONS, pb2.ACTION_KIND_CREATE_ACL}
-)
-_REMOVES: Final = frozenset(
-    {pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL, pb2.ACTION_KIND_DELETE_QUOTA}
-)
+_ADDS = (pb2.ACTION_KIND_CREATE_TOPIC, pb2.ACTION_KIND_GROW_PARTITIONS, pb2.ACTION_KIND_CREATE_ACL)
+_REMOVES = (pb2.ACTION_KIND_DELETE_TOPIC, pb2.ACTION_KIND_DELETE_ACL, pb2.ACTION_KIND_DELETE_QUOTA)
+_SIGNS: Final = {
+    **dict.fromkeys(_ADDS, ("+", typer.colors.GREEN)),
+    **dict.fromkeys(_REMOVES, ("-", typer.colors.RED)),
+}
 _NOTHING_TO_READ: Final = "NO_AUTHORIZER"
 """The reason of a part that a cluster does not have."""
 
@@ -136,12 +136,7 @@ def _print_action(action: pb2.PlannedAction) -> None:
     if action.kind == _SKIP:
         say(f"    {action.text}", dim=True)
         return
-    if action.kind in _ADDS:
-        sign, colour = "+", typer.colors.GREEN
-    elif action.kind in _REMOVES:
-        sign, colour = "-", typer.colors.RED
-    else:
-        sign, colour = "~", typer.colors.YELLOW
+    sign, colour = _SIGNS.get(action.kind, ("~", typer.colors.YELLOW))
     say(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
     if action.HasField("offsets"):
         typer.secho(f"      {offsets_words(action.offsets)}", dim=True)

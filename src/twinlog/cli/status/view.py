@@ -4,7 +4,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from twinlog.cli.common.fields import Field, Fields, table
 from twinlog.cli.common.names import shown_seconds
@@ -13,6 +13,8 @@ from twinlog.cli.source.partitions import shown_catch_up
 from twinlog.cli.status.rows import ClusterRow, FlowRow, InForce, Owner, ServiceRow, Status
 from twinlog.cli.verdict.issues import Issue, Verdict
 from twinlog.cli.verdict.verdict import verdict_of
+
+Row = TypeVar("Row")
 
 # Whether producers still write to the source of a flow, by the growth of its logs. Pure.
 
@@ -93,8 +95,8 @@ def as_json(status: Status) -> dict[str, Any]:
         },
         "asked": {"config": status.asked_file},
         "services": [document(row) for row in status.services],
-        "flows": [document(row) for row in _sorted_flows(status)],
-        "clusters": [document(row) for row in _sorted_clusters(status)],
+        "flows": [document(row) for row in _sorted(status.flows)],
+        "clusters": [document(row) for row in _sorted(status.clusters)],
     }
 
 
@@ -151,12 +153,8 @@ def _told(issue: Issue) -> str:
     return with_command(issue.message, issue.command)
 
 
-def _sorted_flows(status: Status) -> list[FlowRow]:
-    return [status.flows[name] for name in sorted(status.flows)]
-
-
-def _sorted_clusters(status: Status) -> list[ClusterRow]:
-    return [status.clusters[alias] for alias in sorted(status.clusters)]
+def _sorted(rows: Mapping[str, Row]) -> list[Row]:
+    return [rows[name] for name in sorted(rows)]
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -298,11 +296,11 @@ ISSUE: Fields[Issue] = table("=about|ABOUT =reason|REASON", Field("", column="ME
 
 def tables(status: Status, verdict: Verdict) -> list[tuple[Fields[Any], list[Any]]]:
     """Services, flows, clusters, what is in force, what else is not as it should be, and who owns what."""
-    flows = _sorted_flows(status)
+    flows = _sorted(status.flows)
     return [
         (SERVICE, status.services),
         (FLOW, flows),
-        (CLUSTER, _sorted_clusters(status)),
+        (CLUSTER, _sorted(status.clusters)),
         (IN_FORCE, [each for row in flows for each in row.in_force]),
         (ISSUE, [each for each in verdict.issues if not each.in_force]),
         (OWNER, [each for row in flows for each in row.owners if each.processes > 1]),

@@ -4,7 +4,7 @@ interval."""
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from twinlog.cli.common.names import shown_seconds
@@ -39,18 +39,14 @@ def copy_line(progress: Any, left: float | None) -> str:
     return "; ".join([line + time_left(left), *troubles[:_MOST_TROUBLES]])
 
 
-@contextmanager
-def shown_copy() -> Iterator[OnProgress]:
+def shown_copy() -> AbstractContextManager[OnProgress]:
     """On stderr: a line at an interval."""
-    with _shown("copy", copy_line, as_bar=False) as show:
-        yield show
+    return _shown("copy", copy_line, as_bar=False)
 
 
-@contextmanager
-def shown_progress() -> Iterator[OnProgress]:
+def shown_progress() -> AbstractContextManager[OnProgress]:
     """On stderr."""
-    with _shown("verify", progress_line, as_bar=sys.stderr.isatty()) as show:
-        yield show
+    return _shown("verify", progress_line, as_bar=sys.stderr.isatty())
 
 
 @contextmanager
