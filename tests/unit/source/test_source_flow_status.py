@@ -11,6 +11,7 @@ from twinlog_source.api.messages import LATEST_MS, foreign_write_message
 from twinlog_source.driver.subjects import Subject
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.orders import ForeignWrite, PartitionState
+from twinlog_source.partitions.transitions import see_end
 from unit.service.access.audit_rig import SourceRig, source_service
 
 WRITE = ForeignWrite(from_offset=3, to_offset=6, records=3, producer_id=7, producer_epoch=0, written_at_ms=0)
@@ -76,3 +77,17 @@ def test_a_foreign_record_may_claim_any_time(claimed_ms: int, told_ms: int) -> N
     """One written in microseconds, say, lies beyond what a message can say."""
     write = replace(WRITE, written_at_ms=claimed_ms)
     assert foreign_write_message(write).written_at.ToMilliseconds() == told_ms
+
+
+async def test_since_when_the_source_is_watched_is_told() -> None:
+    async with AsyncExitStack() as stack:
+        service = await source_service(stack)
+        service.task.says(position=1, source_end=5)
+        row = next(iter(service.operations.driver.state.table.rows.values()))
+        first = row.watched_since
+        assert first == row.end_at
+        see_end(row, 9, first + 7)
+        assert (row.watched_since, row.end_at) == (first, first + 7)
+        status = await told(service)
+        waits_ms = status.source_grew_at.ToMilliseconds() - status.source_watched_since.ToMilliseconds()
+        assert waits_ms == 7_000

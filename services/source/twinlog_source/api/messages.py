@@ -93,6 +93,8 @@ def flow_status(
     seen = [row.end_at for row, _ in told if row.end is not None]
     if seen:
         status.source_ends_as_of.CopyFrom(timestamp(facts.wall_ms(min(seen))))
+        watched = max(row.watched_since for row, _ in told if row.end is not None)
+        status.source_watched_since.CopyFrom(timestamp(facts.wall_ms(watched)))
     if backlog.source_grew_at is not None:
         status.source_grew_at.CopyFrom(timestamp(facts.wall_ms(backlog.source_grew_at)))
     if table.last_copied_at_ms:

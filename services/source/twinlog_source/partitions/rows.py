@@ -209,6 +209,8 @@ class PartitionRow:
     """The last known end of what may be copied of the source's log, from the driver or the task."""
     end_at: float = 0.0
     """When that was, in monotonic seconds."""
+    watched_since: float = 0.0
+    """When the end was read first, in monotonic seconds."""
     came_later: bool = False
     """The flow had other partitions already: what the log holds when first seen was written just now."""
     grew_at: float | None = None

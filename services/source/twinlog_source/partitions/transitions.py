@@ -80,6 +80,8 @@ def _set_end(row: PartitionRow, end: int, at: float) -> None:
     before = 0 if row.end is None and row.came_later else row.end
     if before is not None and end > before:
         row.grew_at = at
+    if row.end is None:
+        row.watched_since = at
     row.came_later = False
     row.end, row.end_at = end, at
 

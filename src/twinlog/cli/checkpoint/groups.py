@@ -138,7 +138,7 @@ def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
             again = "they are not listed again (refresh.groups.enabled=false)"
             if flow.HasField("next_listing"):
                 left_ms = flow.next_listing.ToMilliseconds() - now_ms
-                again = f"new ones are found within {left_ms // 1000 + 1} s"
+                again = f"new ones are found within {-(-left_ms // 1000)} s"
                 if left_ms <= 0:
                     again = f"the next time is {age(-left_ms)} late"
                 again += " (refresh.groups.interval.seconds)"

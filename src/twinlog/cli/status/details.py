@@ -69,6 +69,7 @@ _COPIED: Fields[source.FlowStatus] = table(
 _AGES = (
     *(("lag_seconds", "oldest_record_at"), ("source_ends_age_seconds", "source_ends_as_of")),
     *(("source_written_age_seconds", "source_grew_at"), ("last_copied_age_seconds", "last_copied_at")),
+    ("source_watched_age_seconds", "source_watched_since"),
     *(
         ("last_copied_record_age_seconds", "last_copied_record_time"),
         ("proven_age_seconds", "proven_at"),

@@ -117,6 +117,8 @@ class FlowRow:
     """RFC 3339: when producers wrote to the source last, by the growth of its logs since the service
     started; heartbeats do not count."""
     source_written_age_seconds: float | None = None
+    source_watched_age_seconds: float | None = None
+    """For how long the ends of all logs of the source have been watched."""
     last_copied_at: str | None = None
     """RFC 3339: when the target acknowledged records last, since the service started."""
     last_copied_age_seconds: float | None = None

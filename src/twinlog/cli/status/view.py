@@ -28,7 +28,7 @@ class Writing(StrEnum):
     WRITE = "WRITE"
     SILENT = "SILENT"
     UNKNOWN = "UNKNOWN"
-    """The ends of the source's logs cannot be read."""
+    """The ends of the source's logs cannot be read, or have not been watched for long enough."""
     UNTOLD = "UNTOLD"
     """No service tells of them."""
 
@@ -38,7 +38,7 @@ class ProducersSeen:
     state: Writing
     seconds: float | None = None
     """Since the last record came (None: not since the service started); of UNKNOWN, since the ends were
-    read."""
+    read (None: they are)."""
 
 
 def producers_of(row: FlowRow) -> ProducersSeen:
@@ -47,6 +47,9 @@ def producers_of(row: FlowRow) -> ProducersSeen:
         return ProducersSeen(Writing.UNTOLD)
     if read > KNOWN_SECONDS:
         return ProducersSeen(Writing.UNKNOWN, read)
+    watched = row.source_watched_age_seconds
+    if written is None and watched is not None and watched < SILENT_SECONDS:
+        return ProducersSeen(Writing.UNKNOWN)
     if written is None or written > SILENT_SECONDS:
         return ProducersSeen(Writing.SILENT, written)
     return ProducersSeen(Writing.WRITE, written)

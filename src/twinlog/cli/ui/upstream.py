@@ -137,6 +137,8 @@ def _producers(row: FlowRow, source: str) -> Fact:
             return Fact(question, "No", "no record since the source service started")
         case Writing.SILENT:
             return Fact(question, "No", f"last record {_ago(found.seconds or 0)}")
+        case Writing.UNKNOWN if found.seconds is None:
+            return Fact(question, "Unknown", f"{source} has not been watched for a minute yet", UNKNOWN)
         case Writing.UNKNOWN:
             return Fact(question, "Unknown", f"{source} was last read {_ago(found.seconds or 0)}", UNKNOWN)
         case Writing.UNTOLD:

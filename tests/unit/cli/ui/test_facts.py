@@ -35,6 +35,13 @@ def test_the_questions_name_the_clusters() -> None:
         ({"source_written_age_seconds": 12.0}, "Yes", "last record 12 s ago"),
         ({"source_written_age_seconds": SILENT_SECONDS + 1}, "No", "last record 61 s ago"),
         ({}, "No", "no record since the source service started"),
+        ({"source_watched_age_seconds": 61.0}, "No", "no record since the source service started"),
+        ({"source_watched_age_seconds": 0.0}, "Unknown", "A has not been watched for a minute yet"),
+        (
+            {"source_watched_age_seconds": 13.0, "source_written_age_seconds": 12.0},
+            "Yes",
+            "last record 12 s ago",
+        ),
         (
             {"source_ends_age_seconds": KNOWN_SECONDS + 1, "source_written_age_seconds": 90.0},
             "Unknown",
