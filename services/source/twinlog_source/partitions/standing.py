@@ -40,6 +40,8 @@ QUOTA_SECONDS = 15.0
 TRIES_SECONDS = 20.0
 """For so long, which is more than a request may take, a partition without progress waits for what its task
 waited for before it tried again."""
+CORE_TRIES_SECONDS = 90.0
+"""The same of records that Spark had no core to change: so long it may take until Spark says so again."""
 
 KEEPS_UP_SECONDS = 2.0
 """A partition whose oldest uncopied record is younger than this counts as caught up; a busy one is never more
@@ -224,8 +226,11 @@ def _waits_for(
             return PartitionReason.QUOTA, f"a quota of {facts.source} delays the copy"
     if reason:
         return reason, message or reason
-    if row.waited_for is not None and facts.now - row.waited_for[2] <= TRIES_SECONDS:
-        return row.waited_for[0], row.waited_for[1] or row.waited_for[0]
+    if row.waited_for is not None:
+        why, words, tried_at = row.waited_for
+        is_of_core = why == PartitionReason.NO_FREE_CORE
+        if facts.now - tried_at <= (CORE_TRIES_SECONDS if is_of_core else TRIES_SECONDS):
+            return why, words or why
     problem = row.end_problem
     if problem is not None:
         return problem.reason, f"source {facts.source}: {problem}"

@@ -17,6 +17,7 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, StallWatch
 from twinlog_source.partitions.standing import (
+    CORE_TRIES_SECONDS,
     END_VALID_SECONDS,
     SILENT_SECONDS,
     TRIES_SECONDS,
@@ -188,12 +189,20 @@ def test_who_rests_or_is_at_fault_is_not_stalled(state: PartitionState) -> None:
     assert words(standing_of(row, FACTS)) == (state, "BECAUSE")
 
 
-def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile() -> None:
-    row = behind(report=said(BACKOFF, reason="LEADER_UNAVAILABLE"), since=0.0)
+@pytest.mark.parametrize(
+    ("reason", "tries_seconds"),
+    [("LEADER_UNAVAILABLE", TRIES_SECONDS), ("NO_FREE_CORE", CORE_TRIES_SECONDS)],
+)
+def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile(
+    reason: str, tries_seconds: float
+) -> None:
+    row = behind(report=said(BACKOFF, reason=reason), since=0.0)
     tries_at = FACTS.now - 5
     take(row, said(), slot=0, now=tries_at, now_ms=0)
-    assert words(standing_of(row, FACTS)) == (STALLED, "LEADER_UNAVAILABLE")
-    later = replace(FACTS, now=tries_at + TRIES_SECONDS + 1, heard_at=heard(tries_at + TRIES_SECONDS))
+    assert words(standing_of(row, FACTS)) == (STALLED, reason)
+    soon = replace(FACTS, now=tries_at + tries_seconds - 1, heard_at=heard(tries_at + tries_seconds - 1))
+    assert words(standing_of(row, soon)) == (STALLED, reason)
+    later = replace(FACTS, now=tries_at + tries_seconds + 1, heard_at=heard(tries_at + tries_seconds))
     assert words(standing_of(row, later)) == (STALLED, "FETCH_UNANSWERED")
 
 
