@@ -8,6 +8,7 @@ quoted with " or ', a backslash in quotes escapes as in C,
 import asyncio
 import importlib
 import importlib.util
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,15 @@ from twinlog.kafka.security.tls import refused
 
 _CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-_PUNCTUATION = frozenset("=;")
 _OCTAL = frozenset("01234567")
+_ESCAPED = re.compile(r"\\([0-3][0-7]{2}|[0-7]{1,2}|.)", re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s+ | //[^\n]* | /\*.*?(?:\*/|\Z)
+    | (?P<quoted> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
+    | (?P<word> [=;] | [^\s=;"']+)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""Blanks and comments have no name."""
 
 
 class JaasSyntaxError(ValueError):
@@ -73,56 +81,20 @@ def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
     while position < len(text):
-        char = text[position]
-        if char.isspace():
-            position += 1
-        elif text.startswith("//", position):
-            end = text.find("\n", position)
-            position = len(text) if end < 0 else end + 1
-        elif text.startswith("/*", position):
-            end = text.find("*/", position + 2)
-            position = len(text) if end < 0 else end + 2
-        elif char in _PUNCTUATION:
-            tokens.append(_Token(char))
-            position += 1
-        elif char in "\"'":
-            token, position = _quoted(text, position)
-            tokens.append(token)
-        else:
-            start = position
-            while position < len(text) and not (text[position].isspace() or text[position] in "=;\"'"):
-                position += 1
-            tokens.append(_Token(text[start:position]))
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise JaasSyntaxError("a quoted value is not closed")
+        position = found.end()
+        if found.lastgroup == "quoted":
+            tokens.append(_Token(_ESCAPED.sub(_unescaped, found[0][1:-1]), quoted=True))
+        elif found.lastgroup == "word":
+            tokens.append(_Token(found[0]))
     return tokens
 
 
-def _quoted(text: str, start: int) -> tuple[_Token, int]:
-    quote = text[start]
-    chars: list[str] = []
-    position = start + 1
-    while position < len(text):
-        char = text[position]
-        if char == quote:
-            return _Token("".join(chars), quoted=True), position + 1
-        if char == "\n":
-            break
-        if char != "\\" or position + 1 >= len(text):
-            chars.append(char)
-            position += 1
-            continue
-        position += 1
-        digits = ""
-        while len(digits) < 3 and position < len(text) and text[position] in _OCTAL:
-            if len(digits) == 2 and digits[0] > "3":
-                break
-            digits += text[position]
-            position += 1
-        if digits:
-            chars.append(chr(int(digits, 8)))
-        else:
-            chars.append(_ESCAPES.get(text[position], text[position]))
-            position += 1
-    raise JaasSyntaxError("a quoted value is not closed")
+def _unescaped(found: re.Match[str]) -> str:
+    code = found[1]
+    return chr(int(code, 8)) if code in _OCTAL or len(code) > 1 else _ESCAPES.get(code, code)
 
 
 # Kerberos (GSSAPI): the options of Java's Krb5LoginModule in `sasl.jaas.config`, for the system's Kerberos.
