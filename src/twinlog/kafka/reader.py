@@ -13,7 +13,6 @@ from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.deadline import deadline
-from twinlog.kafka.errors import UNSUPPORTED, from_reason
 from twinlog.kafka.ports import EpochEnd, FetchedRecords, LogEnd, ManagedReader, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import fetch_from_leader
@@ -87,8 +86,6 @@ class KafkaLogReader:
                     return read
 
     def _open(self, fetched: FetchedPartition, offset: int, doing: str) -> FetchedRecords:
-        if fetched.log_start_offset < 0:  # Brokers before 1.0 do not send it.
-            raise from_reason(UNSUPPORTED, doing, alias=self._session.alias)
         try:
             records, next_offset = read_records(
                 fetched,

@@ -1,4 +1,4 @@
-"""Metadata, versions 4 (Kafka 0.11) to 12 (3.0): the topics of a cluster as a broker sees them.
+"""Metadata, versions 9 (Kafka 2.4) to 12 (3.0): the topics of a cluster as a broker sees them.
 
 Read in place: fields that a description does not need are skipped, because services read all topics of their
 flows again and again.
@@ -13,18 +13,15 @@ from typing import Final, NamedTuple, TypeVar
 
 from twinlog.kafka.protocol.frames import (
     INT16,
-    INT32,
     NO_TAGS,
     TOPIC_ID_BYTES,
     Frame,
     compact_length,
     compact_string,
     skip_tags,
-    string,
     take_compact_length,
     take_compact_string,
     take_int32,
-    take_string,
 )
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
@@ -33,11 +30,7 @@ T = TypeVar("T")
 
 METADATA: Final = 3
 """API key."""
-_OLDEST, _NEWEST = 4, 12
-_WITH_OFFLINE_REPLICAS = 5
-_WITH_LEADER_EPOCH = 7
-_WITH_RIGHTS = 8
-_FLEXIBLE = 9
+_OLDEST, _NEWEST = 9, 12
 _WITH_TOPIC_ID = 10
 _WITHOUT_CLUSTER_RIGHTS = 11
 _ALL_TOPICS: Final = -1
@@ -65,31 +58,25 @@ class Replicas:
     silent: Collection[int] = ()
     """Brokers that do not answer: they lead nothing, and none of their replicas is in sync."""
     offline: set[int] = field(default_factory=set)
-    """Node ids of brokers, or of disks of theirs, that are down; not known before Kafka 1.0."""
+    """Node ids of brokers, or of disks of theirs, that are down."""
     without_leader: int = 0
     under_replicated: int = 0
 
-    def take_partition(self, data: Frame, position: int, version: int) -> tuple[int, int]:
+    def take_partition(self, data: Frame, position: int) -> tuple[int, int]:
         """The number of its replicas, and the position after it."""
         leader, _ = take_int32(data, position + 2 + 4)
-        position += 2 + 4 + 4 + (4 if version >= _WITH_LEADER_EPOCH else 0)
-        take_count = take_compact_length if version >= _FLEXIBLE else _take_array_length
-        replicas, position = take_count(data, position)
-        in_sync, position = take_count(data, position + 4 * replicas)
+        replicas, position = take_compact_length(data, position + 2 + 4 + 4 + 4)
+        in_sync, position = take_compact_length(data, position + 4 * replicas)
         after = position + 4 * in_sync
         if self.silent:
             leader = -1 if leader in self.silent else leader
             answering = struct.unpack_from(f">{in_sync}i", data, position)
             in_sync = sum(each not in self.silent for each in answering)
-        position = after
-        if version >= _WITH_OFFLINE_REPLICAS:
-            offline, position = take_count(data, position)
-            if offline:
-                self.offline.update(struct.unpack_from(f">{offline}i", data, position))
-            position += 4 * offline
+        offline, position = take_compact_length(data, after)
+        self.offline.update(struct.unpack_from(f">{offline}i", data, position))
         self.without_leader += leader < 0
         self.under_replicated += leader < 0 or in_sync < replicas
-        return replicas, skip_tags(data, position) if version >= _FLEXIBLE else position
+        return replicas, skip_tags(data, position + 4 * offline)
 
 
 class Metadata(NamedTuple):
@@ -125,53 +112,33 @@ def topic_ids_request(
 
 def _request(topics: Collection[str] | None, decode: Callable[[Frame, int, int], T]) -> HandWrittenRequest[T]:
     def encode(version: int) -> Pieces:
-        if version >= _FLEXIBLE:
-            return _flexible(topics, version)
-        count = _ALL_TOPICS if topics is None else len(topics)
-        return [INT32.pack(count), *(string(name) for name in topics or ()), *_flags(version)]
+        topic_id = _NO_ID if version >= _WITH_TOPIC_ID else b""
+        count = compact_length(_ALL_TOPICS if topics is None else len(topics))
+        asked = [topic_id + compact_string(name) + NO_TAGS for name in topics or ()]
+        # Create no topic, and leave out the principal's rights.
+        flags = bytes(2 if version >= _WITHOUT_CLUSTER_RIGHTS else 3)
+        return [count, *asked, flags, NO_TAGS]
 
-    return HandWrittenRequest(METADATA, range(_OLDEST, _NEWEST + 1), encode, decode, flexible_from=_FLEXIBLE)
-
-
-def _flexible(topics: Collection[str] | None, version: int) -> Pieces:
-    topic_id = _NO_ID if version >= _WITH_TOPIC_ID else b""
-    count = compact_length(_ALL_TOPICS if topics is None else len(topics))
-    asked = [topic_id + compact_string(name) + NO_TAGS for name in topics or ()]
-    return [count, *asked, *_flags(version), NO_TAGS]
-
-
-def _flags(version: int) -> Pieces:
-    """Create no topic, and leave out the principal's rights."""
-    rights = 0 if version < _WITH_RIGHTS else 1 if version >= _WITHOUT_CLUSTER_RIGHTS else 2
-    return [bytes(1 + rights)]
-
-
-def _take_array_length(data: Frame, position: int) -> tuple[int, int]:
-    """Null counts as empty. Never negative, so that skipping only moves forward."""
-    length, position = take_int32(data, position)
-    return max(length, 0), position
+    return HandWrittenRequest(METADATA, range(_OLDEST, _NEWEST + 1), encode, decode, flexible_from=_OLDEST)
 
 
 def read_metadata(data: Frame, position: int, version: int, silent: Collection[int] = ()) -> Metadata:
-    flexible = version >= _FLEXIBLE
-    take_count = take_compact_length if flexible else _take_array_length
-    take_text = take_compact_string if flexible else take_string
-    broker_count, position = take_count(data, position + 4)  # after the throttle time
+    broker_count, position = take_compact_length(data, position + 4)  # after the throttle time
     brokers = {}
     for _ in range(broker_count):
         node_id, position = take_int32(data, position)
-        host, position = take_text(data, position)
+        host, position = take_compact_string(data, position)
         port, position = take_int32(data, position)
         brokers[node_id] = f"{host}:{port}"
-        _, position = take_text(data, position)  # rack
-        position = skip_tags(data, position) if flexible else position
-    _, position = take_text(data, position)  # cluster id
+        _, position = take_compact_string(data, position)  # rack
+        position = skip_tags(data, position)
+    _, position = take_compact_string(data, position)  # cluster id
     position += 4  # controller
     topics, replicas = [], Replicas(silent)
-    count, position = take_count(data, position)
+    count, position = take_compact_length(data, position)
     for _ in range(count):
         (code,) = INT16.unpack_from(data, position)
-        name, position = take_text(data, position + INT16.size)
+        name, position = take_compact_string(data, position + INT16.size)
         topic_id = ""
         if version >= _WITH_TOPIC_ID:
             raw_id = data[position : position + TOPIC_ID_BYTES]
@@ -179,13 +146,11 @@ def read_metadata(data: Frame, position: int, version: int, silent: Collection[i
             if raw_id != _NO_ID:
                 topic_id = base64.urlsafe_b64encode(raw_id).decode().rstrip("=")
         is_internal = bool(data[position])
-        partition_count, position = take_count(data, position + 1)
+        partition_count, position = take_compact_length(data, position + 1)
         most_replicas = 0
         for _ in range(partition_count):
-            replica_count, position = replicas.take_partition(data, position, version)
+            replica_count, position = replicas.take_partition(data, position)
             most_replicas = max(most_replicas, replica_count)
-        if version >= _WITH_RIGHTS:
-            position += _RIGHTS_BYTES
-        position = skip_tags(data, position) if flexible else position
+        position = skip_tags(data, position + _RIGHTS_BYTES)
         topics.append(TopicMetadata(code, name, topic_id, is_internal, partition_count, most_replicas))
     return Metadata(brokers, topics, replicas)

@@ -183,54 +183,47 @@ def _delete_records_told(answer: Any) -> LeaderAnswers[int]:
     ]
 
 
-# ListOffsets, versions 2 (Kafka 0.11) to 5: the offset of a time in each partition's log.
+# ListOffsets, versions 4 (Kafka 2.1) and 5: the offset of a time in each partition's log.
 
 EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 _LIST_OFFSETS = 2
-_OLDEST, _NEWEST = 2, 5
-_WITH_LEADER_EPOCH = 4
 _CONSUMER = -1
-_ANY_LEADER_EPOCH = _UNKNOWN_EPOCH = -1
-_NUMBER = struct.Struct(">i")
-_TIMESTAMP = struct.Struct(">q")
-_ANSWERED = struct.Struct(">ihqq")
-"""Partition, error code, timestamp, offset."""
+_ANY_LEADER_EPOCH = -1
+_ASKED = struct.Struct(">iiq")
+"""Partition, leader epoch, timestamp."""
+_ANSWERED = struct.Struct(">ihqqi")
+"""Partition, error code, timestamp, offset, leader epoch."""
 
 
 def list_offsets_request(
-    timestamps_ms: Mapping[TopicPartition, int], *, read_committed: bool, with_leader_epoch: bool = False
+    timestamps_ms: Mapping[TopicPartition, int], *, read_committed: bool
 ) -> HandWrittenRequest[list[tuple[TopicPartition, int, LogEnd]]]:
     """For each partition the first offset at or after a time in ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP.
 
-    The answer has an error code for each partition. `with_leader_epoch` needs Kafka 2.1.
+    The answer has an error code for each partition.
     """
 
-    def encode(version: int) -> Pieces:
+    def encode(_version: int) -> Pieces:
         topics = by_topic(timestamps_ms, lambda one: (one.partition, timestamps_ms[one]))
-        epoch = INT32.pack(_ANY_LEADER_EPOCH) if version >= _WITH_LEADER_EPOCH else b""
         pieces = [INT32.pack(_CONSUMER), bytes((read_committed,)), INT32.pack(len(topics))]
         for topic, asked in topics.items():
             pieces += (string(topic), INT32.pack(len(asked)))
-            pieces += [_NUMBER.pack(number) + epoch + _TIMESTAMP.pack(when) for number, when in asked]
+            pieces += [_ASKED.pack(number, _ANY_LEADER_EPOCH, when) for number, when in asked]
         return pieces
 
-    oldest = _WITH_LEADER_EPOCH if with_leader_epoch else _OLDEST
-    return HandWrittenRequest(_LIST_OFFSETS, range(oldest, _NEWEST + 1), encode, _read)
+    return HandWrittenRequest(_LIST_OFFSETS, range(4, 6), encode, _read)
 
 
-def _read(data: Frame, position: int, version: int) -> list[tuple[TopicPartition, int, LogEnd]]:
+def _read(data: Frame, position: int, _version: int) -> list[tuple[TopicPartition, int, LogEnd]]:
     answers = []
     topic_count, position = take_int32(data, position + 4)  # After the throttle time.
     for _ in range(topic_count):
         topic, position = take_string(data, position)
         count, position = take_int32(data, position)
         for _ in range(count):
-            number, code, _, offset = _ANSWERED.unpack_from(data, position)
+            number, code, _, offset, epoch = _ANSWERED.unpack_from(data, position)
             position += _ANSWERED.size
-            epoch = _UNKNOWN_EPOCH
-            if version >= _WITH_LEADER_EPOCH:
-                epoch, position = take_int32(data, position)
             answers.append((TopicPartition(topic, number), code, LogEnd(offset, epoch)))
     return answers
 
@@ -292,9 +285,7 @@ async def log_ends(
 
 
 def _request(partitions: Collection[TopicPartition]) -> HandWrittenRequest[LeaderAnswers[LogEnd]]:
-    return list_offsets_request(
-        dict.fromkeys(partitions, LATEST_TIMESTAMP), read_committed=False, with_leader_epoch=True
-    )
+    return list_offsets_request(dict.fromkeys(partitions, LATEST_TIMESTAMP), read_committed=False)
 
 
 _TIMESTAMPS = {

@@ -33,46 +33,26 @@ def metadata_reader(version: int) -> Callable[[bytes], object]:
 
 def metadata_response(version: int) -> bytes:
     """A broker, and a topic of one partition with one replica."""
-    text, one, tags = (compact, b"\x02", b"\0") if version >= 9 else (plain, struct.pack(">i", 1), b"")
-    nodes = one + struct.pack(">i", 1)
-    pieces = [
-        struct.pack(">i", 0),
-        one,
-        struct.pack(">i", 1),
-        text(b"h"),
-        struct.pack(">i", 9092),
-        text(b"r"),
-    ]
-    pieces += [tags, text(b"c"), struct.pack(">i", 1), one, struct.pack(">h", 0), text(b"t")]
+    one, tags, node = b"\x02", b"\0", struct.pack(">i", 1)
+    nodes = one + node
+    pieces = [struct.pack(">i", 0), one, node, compact(b"h"), struct.pack(">i", 9092), compact(b"r")]
+    pieces += [tags, compact(b"c"), node, one, struct.pack(">h", 0), compact(b"t")]
     pieces += [bytes(17 if version >= 10 else 1), one, struct.pack(">hii", 0, 0, 1)]
-    pieces += [
-        struct.pack(">i", 3) if version >= 7 else b"",
-        nodes,
-        nodes,
-        nodes if version >= 5 else b"",
-        tags,
+    return b"".join([*pieces, struct.pack(">i", 3), nodes, nodes, nodes, tags, struct.pack(">i", 0), tags])
+
+
+FETCH_RESPONSE = b"".join(
+    [
+        struct.pack(">ihii", 0, 0, 0, 1) + plain(b"t") + struct.pack(">i", 1),
+        struct.pack(">ihqqqi", 0, 0, 9, 9, 0, 1) + struct.pack(">qq", 7, 3) + struct.pack(">i", -1),
+        struct.pack(">i", 4) + b"data",
     ]
-    return b"".join([*pieces, struct.pack(">i", 0) if version >= 8 else b"", tags])
-
-
-def fetch_reader(version: int) -> Callable[[bytes], object]:
-    return lambda data: fetch_wire.read_fetch_response(data, 0, version)
-
-
-def fetch_response(version: int) -> bytes:
-    """One partition with an aborted transaction and some records."""
-    pieces = [struct.pack(">i", 0), struct.pack(">hi", 0, 0) if version >= 7 else b""]
-    pieces += [struct.pack(">i", 1), plain(b"t"), struct.pack(">i", 1)]
-    if version >= 5:
-        pieces.append(struct.pack(">ihqqqi", 0, 0, 9, 9, 0, 1))
-    else:
-        pieces.append(struct.pack(">ihqqi", 0, 0, 9, 9, 1))
-    pieces += [struct.pack(">qq", 7, 3), struct.pack(">i", -1) if version >= 11 else b""]
-    return b"".join([*pieces, struct.pack(">i", 4), b"data"])
+)
+"""One partition with an aborted transaction and some records."""
 
 
 RESPONSES: list[tuple[Callable[[bytes], object], bytes]] = [
-    (fetch_reader(version), fetch_response(version)) for version in (4, 5, 7, 11)
+    (lambda data: fetch_wire.read_fetch_response(data, 0), FETCH_RESPONSE)
 ]
 RESPONSES += [
     (
@@ -84,11 +64,15 @@ RESPONSES += [
     )
     for topics, name in ((None, compact(b"t")), ({bytes(16): "t"}, bytes(16)))
 ]
-RESPONSES += [(metadata_reader(version), metadata_response(version)) for version in (4, 7, 12)]
+RESPONSES += [(metadata_reader(version), metadata_response(version)) for version in (9, 12)]
 RESPONSES += [
     (
-        lambda data: produce_wire.read_produce_response(data, 0, 7),
-        struct.pack(">i", 1) + plain(b"t") + struct.pack(">iihqqq", 1, 0, 0, 5, -1, 0) + struct.pack(">i", 0),
+        lambda data: produce_wire.read_produce_response(data, 0),
+        struct.pack(">i", 1)
+        + plain(b"t")
+        + struct.pack(">iihqqqi", 1, 0, 0, 5, -1, 0, 0)
+        + plain(b"")
+        + struct.pack(">i", 0),
     ),
     (
         lambda data: produce_wire.read_flexible_produce_response(data, 0),

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from twinlog.kafka.protocol.frames import INT16, INT32, compact_length, compact_string, string
+from twinlog.kafka.protocol.frames import INT16, INT32, compact_length, compact_string
 from twinlog.kafka.protocol.metadata import (
     METADATA,
     Metadata,
@@ -16,56 +16,39 @@ from twinlog.kafka.protocol.metadata import (
 )
 from twinlog.model import TopicPartition
 
-VERSIONS = range(4, 13)
+VERSIONS = range(9, 13)
 ORDERS_ID = bytes(range(16))
 NO_ID = bytes(16)
 TAG = b"\x01\x05\x02hi"
 """One tagged field that we do not know."""
 
 
-def is_flexible(version: int) -> bool:
-    return version >= 9
+def nodes(ids: list[int]) -> bytes:
+    return compact_length(len(ids)) + b"".join(map(INT32.pack, ids))
 
 
-def text(value: str, version: int) -> bytes:
-    return compact_string(value) if is_flexible(version) else string(value)
-
-
-def count(number: int, version: int) -> bytes:
-    return compact_length(number) if is_flexible(version) else INT32.pack(number)
-
-
-def tags(version: int) -> bytes:
-    return TAG if is_flexible(version) else b""
-
-
-def nodes(ids: list[int], version: int) -> bytes:
-    return count(len(ids), version) + b"".join(map(INT32.pack, ids))
-
-
-def partition(index: int, replicas: list[int], version: int, leader: int = 1) -> bytes:
+def partition(index: int, replicas: list[int], leader: int = 1) -> bytes:
     packed = struct.pack(">hii", 0, index, leader)
-    packed += INT32.pack(7) if version >= 7 else b""
-    packed += nodes(replicas, version) + nodes(replicas[:1], version)
-    return packed + (nodes(replicas[1:], version) if version >= 5 else b"") + tags(version)
+    packed += INT32.pack(7)
+    packed += nodes(replicas) + nodes(replicas[:1])
+    return packed + nodes(replicas[1:]) + TAG
 
 
 def topic(name: str, version: int, *partitions: bytes, code: int = 0, topic_id: bytes = NO_ID) -> bytes:
-    packed = INT16.pack(code) + text(name, version) + (topic_id if version >= 10 else b"")
-    packed += bytes((name.startswith("__"),)) + count(len(partitions), version) + b"".join(partitions)
-    return packed + (INT32.pack(-(1 << 31)) if version >= 8 else b"") + tags(version)
+    packed = INT16.pack(code) + compact_string(name) + (topic_id if version >= 10 else b"")
+    packed += bytes((name.startswith("__"),)) + compact_length(len(partitions)) + b"".join(partitions)
+    return packed + INT32.pack(-(1 << 31)) + TAG
 
 
 def answer(version: int, *topics: bytes, brokers: int = 2) -> bytes:
-    no_rack = b"\x00" if is_flexible(version) else INT16.pack(-1)
-    packed = INT32.pack(250) + count(brokers, version)
+    packed = INT32.pack(250) + compact_length(brokers)
     for node in range(brokers):
-        packed += INT32.pack(node) + text("host", version) + INT32.pack(9092)
-        packed += (no_rack if node else text("a rack", version)) + tags(version)
-    packed += text("cluster-id", version) + INT32.pack(1)
-    packed += count(len(topics), version) + b"".join(topics)
-    packed += INT32.pack(-(1 << 31)) if 8 <= version <= 10 else b""
-    return packed + tags(version)
+        packed += INT32.pack(node) + compact_string("host") + INT32.pack(9092)
+        packed += (b"\x00" if node else compact_string("a rack")) + TAG
+    packed += compact_string("cluster-id") + INT32.pack(1)
+    packed += compact_length(len(topics)) + b"".join(topics)
+    packed += INT32.pack(-(1 << 31)) if version <= 10 else b""
+    return packed + TAG
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -76,14 +59,14 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
         topic(
             "orders",
             version,
-            partition(0, [1, 2, 3], version),
-            partition(1, [2], version, leader=-1),
+            partition(0, [1, 2, 3]),
+            partition(1, [2], leader=-1),
             topic_id=ORDERS_ID,
         ),
         topic("no-such-topic", version, code=3),
-        topic("__consumer_offsets", version, partition(0, [1], version)),
+        topic("__consumer_offsets", version, partition(0, [1])),
     )
-    frame = (b"\x00" if is_flexible(version) else b"") + body
+    frame = b"\x00" + body
     orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
     assert agreed.read(frame, 0) == Metadata(
         brokers={0: "host:9092", 1: "host:9092"},
@@ -92,7 +75,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
             TopicMetadata(3, "no-such-topic", "", False, 0, 0),
             TopicMetadata(0, "__consumer_offsets", "", True, 1, 1),
         ],
-        replicas=Replicas(offline={2, 3} if version >= 5 else set(), without_leader=1, under_replicated=2),
+        replicas=Replicas(offline={2, 3}, without_leader=1, under_replicated=2),
     )
     assert agreed.throttle_ms == 250
 
@@ -100,16 +83,13 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_broker_that_knows_of_none_that_is_up_says_so(version: int) -> None:
     agreed = metadata_request([]).prepare({METADATA: (0, version)})
-    frame = (b"\x00" if is_flexible(version) else b"") + answer(version, brokers=0)
+    frame = b"\x00" + answer(version, brokers=0)
     assert agreed.read(frame, 0) == Metadata(brokers={}, topics=[], replicas=Replicas())
 
 
 @pytest.mark.parametrize(
     ("version", "expected"),
     [
-        (4, INT32.pack(1) + string("orders") + b"\x00"),
-        (7, INT32.pack(1) + string("orders") + b"\x00"),
-        (8, INT32.pack(1) + string("orders") + b"\x00\x00\x00"),
         (9, b"\x02\x07orders\x00" + b"\x00\x00\x00" + b"\x00"),
         (10, b"\x02" + NO_ID + b"\x07orders\x00" + b"\x00\x00\x00" + b"\x00"),
         (11, b"\x02" + NO_ID + b"\x07orders\x00" + b"\x00\x00" + b"\x00"),
@@ -121,7 +101,7 @@ def test_a_request_names_topics_and_creates_none(version: int, expected: bytes) 
     assert b"".join(agreed.pieces) == expected
 
 
-@pytest.mark.parametrize(("version", "expected"), [(4, b"\xff\xff\xff\xff\x00"), (12, b"\x00\x00\x00\x00")])
+@pytest.mark.parametrize(("version", "expected"), [(9, b"\x00\x00\x00\x00\x00"), (12, b"\x00\x00\x00\x00")])
 def test_a_request_for_all_topics_is_not_one_for_none(version: int, expected: bytes) -> None:
     agreed = metadata_request(None).prepare({METADATA: (0, version)})
     assert b"".join(agreed.pieces) == expected
@@ -137,7 +117,7 @@ def test_a_leader_is_asked_for_the_ids_of_the_topics_of_its_partitions(version: 
     partitions = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("gone", 0)]
     agreed = topic_ids_request(partitions).prepare({METADATA: (0, version)})
     body = answer(version, topic("gone", version, code=3), topic("orders", version, topic_id=ORDERS_ID))
-    frame = (b"\x00" if is_flexible(version) else b"") + body
+    frame = b"\x00" + body
     orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
     assert agreed.read(frame, 0) == [
         (TopicPartition("orders", 0), 0, orders_id),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol import fetch as theirs
-from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v3, ProduceResponse_v8
+from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v8
 
 from twinlog.batches import AbortedTransaction, NewRecord, build_batch
 from twinlog.kafka.raw.fetch.wire import FetchPart, fetch_request
@@ -34,40 +34,28 @@ def _fetch() -> Any:
     )
 
 
-@pytest.mark.parametrize("version", range(4, 12))
-def test_fetch_requests_are_theirs(version: int) -> None:
+def test_fetch_requests_are_theirs() -> None:
     topics = [("a", [(0, 100, 1_000_000), (1, 0, 1_000_000)]), ("b", [(3, 1 << 40, 1_000_000)])]
-    expected = theirs.FetchRequest(500, 1, 50_000_000, 1, topics, rack_id="rack-ä").prepare({1: (0, version)})
-    ours = _fetch().prepare({1: (0, version)})
+    expected = theirs.FetchRequest(500, 1, 50_000_000, 1, topics, rack_id="rack-ä").prepare({1: (0, 11)})
+    ours = _fetch().prepare({1: (0, 11)})
     assert b"".join(ours.pieces) == expected.encode()
     header = ours.header(9, b"c")
     assert header == expected.build_request_header(correlation_id=9, client_id="c").encode()
 
 
-@pytest.mark.parametrize("version", [4, 5, 7, 11])
-def test_fetch_responses_are_read(version: int) -> None:
-    def partition(
-        number: int, code: int, aborted: list[tuple[int, int]] | None, records: bytes | None
-    ) -> Any:
-        fields: list[Any] = [number, code, 110, 105]
-        fields += [7] if version >= 5 else []
-        fields.append(aborted)
-        fields += [2] if version >= 11 else []
-        return (*fields, records)
-
-    topics = [("a", [partition(0, 0, [(9, 3), (8, 1)], b"xyz"), partition(1, 6, None, None)])]
-    first = [90, 0, 0] if version >= 7 else [90]
-    response = getattr(theirs, f"FetchResponse_v{version}")(*first, topics)
-    agreed = _fetch().prepare({1: (4, version)})
+def test_fetch_responses_are_read() -> None:
+    topics = [("a", [(0, 0, 110, 105, 7, [(9, 3), (8, 1)], 2, b"xyz"), (1, 6, 110, 105, 7, None, -1, None)])]
+    response = theirs.FetchResponse_v11(90, 0, 0, topics)
+    agreed = _fetch().prepare({1: (4, 11)})
     read = agreed.read(b"\0\0\0\x09" + response.encode(), 4)
     assert read.error_code == 0
     assert read.throttle_ms == agreed.throttle_ms == 90
     one, other = read.answers
     assert (one.partition, one.error_code) == (TopicPartition("a", 0), 0)
     assert (one.high_watermark, one.last_stable_offset) == (110, 105)
-    assert one.log_start_offset == (7 if version >= 5 else -1)
+    assert one.log_start_offset == 7
     assert one.aborted == (AbortedTransaction(9, 3), AbortedTransaction(8, 1))
-    assert one.preferred_replica == (2 if version >= 11 else -1)
+    assert one.preferred_replica == 2
     assert bytes(one.records) == b"xyz"
     assert (other.partition, other.error_code, other.aborted) == (TopicPartition("a", 1), 6, ())
     assert len(other.records) == 0
@@ -181,13 +169,12 @@ _PRODUCED = [
 
 
 def test_produce_requests_are_theirs() -> None:
-    for version in range(3, 9):
-        for transactional_id in [None, "twinlog-A-B-0-1"]:
-            with about(version, transactional_id):
-                topics = [("a", [(0, b"headrecords")]), ("b", [(2, b"hr")])]
-                expected = ProduceRequest(transactional_id, -1, 30_000, topics).prepare({0: (0, version)})
-                ours = produce_request(_PRODUCED, transactional_id=transactional_id, timeout_ms=30_000)
-                assert b"".join(ours.prepare({0: (0, version)}).pieces) == expected.encode()
+    for transactional_id in [None, "twinlog-A-B-0-1"]:
+        with about(transactional_id):
+            topics = [("a", [(0, b"headrecords")]), ("b", [(2, b"hr")])]
+            expected = ProduceRequest(transactional_id, -1, 30_000, topics).prepare({0: (0, 8)})
+            ours = produce_request(_PRODUCED, transactional_id=transactional_id, timeout_ms=30_000)
+            assert b"".join(ours.prepare({0: (0, 8)}).pieces) == expected.encode()
 
 
 def test_produce_that_adds_its_partitions_is_version_12() -> None:
@@ -280,8 +267,10 @@ def test_topics_are_named_by_their_ids_where_all_ids_are_known() -> None:
 
 def test_produce_responses_are_read() -> None:
     request = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1)
-    old = ProduceResponse_v3([("a", [(0, 0, 1234, -1)]), ("b", [(2, 10, -1, -1)])], 0)
-    answers = request.prepare({0: (0, 3)}).read(old.encode(), 0).answers
+    both = ProduceResponse_v8(
+        [("a", [(0, 0, 1234, -1, 0, [], None)]), ("b", [(2, 10, -1, -1, -1, [], None)])], 0
+    )
+    answers = request.prepare({0: (0, 8)}).read(both.encode(), 0).answers
     assert [(a.partition, a.error_code, a.base_offset) for a in answers] == [
         (TopicPartition("a", 0), 0, 1234),
         (TopicPartition("b", 2), 10, -1),
@@ -301,7 +290,7 @@ def test_produce_responses_are_read() -> None:
     assert (answer.message, answer.record) == ("too large", None)
 
 
-@pytest.mark.parametrize("broker_versions", [{}, {1: (0, 3)}, {1: (12, 20)}])
+@pytest.mark.parametrize("broker_versions", [{}, {1: (0, 10)}, {1: (12, 20)}])
 def test_a_broker_without_a_common_version_is_named(broker_versions: dict[int, tuple[int, int]]) -> None:
-    with pytest.raises(IncompatibleBrokerVersion, match="request 1, 4 to 11 are needed"):
+    with pytest.raises(IncompatibleBrokerVersion, match="request 1, 11 to 11 are needed"):
         _fetch().prepare(broker_versions)

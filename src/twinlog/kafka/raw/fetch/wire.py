@@ -1,12 +1,12 @@
 """Fetch, built and read in place: the answer's records are never copied.
 
-Layouts: Kafka's protocol guide. Versions 4 (Kafka 0.11) to 11 (2.3), and with tagged fields (KIP-482) 12
-(2.7) and 13 (3.1). Version 13 names a topic by its id (KIP-516), so the log of another topic with the same
+Layouts: Kafka's protocol guide. Version 11 (Kafka 2.3), and with tagged fields (KIP-482) 12 (2.7) and 13
+(3.1). Version 13 names a topic by its id (KIP-516), so the log of another topic with the same
 name is never read.
 """
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ from twinlog.model import TopicPartition
 
 FETCH = 1
 """API key."""
+_OLDEST = 11
 _FLEXIBLE = 12
 _WITH_TOPIC_IDS = 13
 _CONSUMER = -1
@@ -39,7 +40,6 @@ _UNKNOWN_EPOCH = -1
 _UNKNOWN_OFFSET = -1
 _NO_SESSION = 0
 _FINAL_SESSION_EPOCH = -1
-_NO_REPLICA = -1
 
 LARGEST_BATCH_BYTES = 256 << 20
 """A broker sends the first batch of an answer complete, however little was requested. Topics with a larger
@@ -58,7 +58,7 @@ class FetchPart(NamedTuple):
 
 
 class FetchedPartition(NamedTuple):
-    """The answer for one partition; offsets that the broker did not send are -1."""
+    """The answer for one partition; offsets that the broker does not know are -1."""
 
     partition: TopicPartition
     error_code: int
@@ -108,19 +108,19 @@ def fetch_request(
 
     def encode(version: int) -> Pieces:
         if version < _FLEXIBLE:
-            return _write(by_topic, limits, version)
+            return _write(by_topic, limits)
         names = ids if version >= _WITH_TOPIC_IDS else {topic: compact_string(topic) for topic in by_topic}
         return _write_flexible(by_topic, names, limits)
 
     def decode(data: Frame, position: int, version: int) -> FetchResponse:
         if version < _FLEXIBLE:
-            return read_fetch_response(data, position, version)
+            return read_fetch_response(data, position)
         topics = {raw_id: topic for topic, raw_id in ids.items()} if version >= _WITH_TOPIC_IDS else None
         return read_flexible_fetch_response(data, position, topics)
 
     return HandWrittenRequest(
         FETCH,
-        range(4, (_WITH_TOPIC_IDS if has_ids else _FLEXIBLE - 1) + 1),
+        range(_OLDEST, (_WITH_TOPIC_IDS if has_ids else _OLDEST) + 1),
         encode,
         decode,
         flexible_from=_FLEXIBLE,
@@ -146,34 +146,25 @@ _ByTopic = Mapping[str, Sequence[FetchPart]]
 _SESSION = _INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH)
 
 
-def _write(by_topic: _ByTopic, limits: _Limits, version: int) -> Pieces:
-    pieces = [limits.head()]
-    if version >= 7:
-        pieces.append(_SESSION)
-    pieces.append(INT32.pack(len(by_topic)))
-    pack = _partition_packer(version)
+_PARTITION = struct.Struct(">iiqqi")
+"""Partition, leader epoch, offset, log start offset, size limit."""
+
+
+def _write(by_topic: _ByTopic, limits: _Limits) -> Pieces:
+    pieces = [limits.head(), _SESSION, INT32.pack(len(by_topic))]
     for topic, parts in by_topic.items():
         pieces += (string(topic), INT32.pack(len(parts)))
         pieces += [
-            pack(part.partition.partition, part.offset, part.max_bytes or limits.max_partition_bytes)
+            _PARTITION.pack(
+                part.partition.partition,
+                _UNKNOWN_EPOCH,
+                part.offset,
+                _UNKNOWN_OFFSET,
+                part.max_bytes or limits.max_partition_bytes,
+            )
             for part in parts
         ]
-    if version >= 7:
-        pieces.append(INT32.pack(0))  # No forgotten topics.
-    if version >= 11:
-        pieces.append(string(limits.rack))
-    return pieces
-
-
-def _partition_packer(version: int) -> Callable[[int, int, int], bytes]:
-    """Number, offset and size limit of a partition."""
-    if version >= 9:
-        pack = struct.Struct(">iiqqi").pack
-        return lambda number, offset, size: pack(number, _UNKNOWN_EPOCH, offset, _UNKNOWN_OFFSET, size)
-    if version >= 5:
-        pack = struct.Struct(">iqqi").pack
-        return lambda number, offset, size: pack(number, offset, _UNKNOWN_OFFSET, size)
-    return struct.Struct(">iqi").pack
+    return [*pieces, INT32.pack(0), string(limits.rack)]  # No forgotten topics.
 
 
 _FLEXIBLE_PARTITION = struct.Struct(">iiqiqib")
@@ -203,42 +194,30 @@ def _write_flexible(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Lim
 
 _FETCHED = struct.Struct(">ihqqqi")
 """partition, error code, high watermark, last stable offset, log start offset, aborted count (-1 = null)."""
-_FETCHED_V4 = struct.Struct(">ihqqi")
-"""The same without a log start offset."""
 _FLEXIBLE_FETCHED = struct.Struct(">ihqqq")
 """The same without the count."""
 _SESSION_BYTES = 6
 """Error code and session id."""
 
 
-def read_fetch_response(data: Frame, position: int, version: int) -> FetchResponse:
+def read_fetch_response(data: Frame, position: int) -> FetchResponse:
     throttle_ms, position = take_int32(data, position)
-    error_code = 0
-    if version >= 7:
-        (error_code,) = INT16.unpack_from(data, position)
-        position += _SESSION_BYTES
+    (error_code,) = INT16.unpack_from(data, position)
     view = memoryview(data)
     answers: list[FetchedPartition] = []
-    topic_count, position = take_int32(data, position)
+    topic_count, position = take_int32(data, position + _SESSION_BYTES)
     for _ in range(topic_count):
         topic, position = take_string(data, position)
         partition_count, position = take_int32(data, position)
         for _ in range(partition_count):
-            if version >= 5:
-                number, code, high, stable, start, aborted_count = _FETCHED.unpack_from(data, position)
-                position += _FETCHED.size
-            else:
-                number, code, high, stable, aborted_count = _FETCHED_V4.unpack_from(data, position)
-                start = _UNKNOWN_OFFSET
-                position += _FETCHED_V4.size
+            number, code, high, stable, start, aborted_count = _FETCHED.unpack_from(data, position)
+            position += _FETCHED.size
             aborted: tuple[AbortedTransaction, ...] = ()
             if aborted_count > 0:
                 after = position + aborted_count * _INT64_PAIR.size
                 aborted = tuple(map(AbortedTransaction._make, _INT64_PAIR.iter_unpack(view[position:after])))
                 position = after
-            preferred = _NO_REPLICA
-            if version >= 11:
-                preferred, position = take_int32(data, position)
+            preferred, position = take_int32(data, position)
             size, position = take_int32(data, position)
             after = position + max(size, 0)
             answers.append(

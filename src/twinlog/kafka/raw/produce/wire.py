@@ -79,7 +79,7 @@ def produce_request(
     adds_partitions: bool = False,
     topic_ids: Mapping[str, str] = _NO_TOPIC_IDS,
 ) -> HandWrittenRequest[ProduceResponse]:
-    """Produce with acks=all. Versions 3 (Kafka 0.11) to 8 have the same layout; zstd needs 7 (Kafka 2.1).
+    """Produce with acks=all, by version 8 (Kafka 2.4).
 
     With `adds_partitions` version 12 (Kafka 4.0): the brokers add the partitions to the transaction.
     `topic_ids`: by topic, as brokers print them. If it has the id of each topic, a broker of Kafka 4.1 or
@@ -97,12 +97,12 @@ def produce_request(
         return _write_flexible_produce(by_topic, names, transactional_id, timeout_ms)
 
     def decode(data: Frame, position: int, version: int) -> ProduceResponse:
-        if version < _WITH_TOPIC_IDS:
-            return read_produce_response(data, position, version)
-        return read_flexible_produce_response(data, position, {raw_id: name for name, raw_id in ids.items()})
+        if version < _FLEXIBLE_PRODUCE:
+            return read_produce_response(data, position)
+        topics = {raw_id: name for name, raw_id in ids.items()} if version >= _WITH_TOPIC_IDS else None
+        return read_flexible_produce_response(data, position, topics)
 
-    oldest = _ADDS_PARTITIONS if adds_partitions else 3
-    newest = _ADDS_PARTITIONS if adds_partitions else _FLEXIBLE_PRODUCE - 1
+    oldest = newest = _ADDS_PARTITIONS if adds_partitions else _FLEXIBLE_PRODUCE - 1
     if has_ids and (adds_partitions or transactional_id is None):
         newest = _WITH_TOPIC_IDS
     return HandWrittenRequest(
@@ -157,9 +157,7 @@ _PRODUCED = struct.Struct(">ihqq")
 """partition, error code, base offset, log append time."""
 
 
-def read_produce_response(data: Frame, position: int, version: int) -> ProduceResponse:
-    if version >= _FLEXIBLE_PRODUCE:
-        return read_flexible_produce_response(data, position)
+def read_produce_response(data: Frame, position: int) -> ProduceResponse:
     answers = []
     topic_count, position = take_int32(data, position)
     for _ in range(topic_count):
@@ -167,10 +165,7 @@ def read_produce_response(data: Frame, position: int, version: int) -> ProduceRe
         partition_count, position = take_int32(data, position)
         for _ in range(partition_count):
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
-            position += _PRODUCED.size
-            if version >= 5:
-                position += _LOG_START_BYTES
-            why, position = _take_record_errors(data, position) if version >= 8 else (_NOT_TOLD, position)
+            why, position = _take_record_errors(data, position + _PRODUCED.size + _LOG_START_BYTES)
             answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, *why))
     return ProduceResponse(answers, take_int32(data, position)[0])
 
