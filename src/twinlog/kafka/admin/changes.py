@@ -22,6 +22,7 @@ from twinlog.kafka.protocol.requests import HandWrittenRequest
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
+Answer = TypeVar("Answer")
 
 MOST_RECORDS: Final = 5_000
 """Half of the limit, which also bounds the time that a broker takes."""
@@ -53,19 +54,20 @@ def batches(
 
 async def in_batches(
     changes: Iterable[T],
-    send: Callable[[list[T]], Awaitable[Mapping[K, KafkaError | None]]],
+    send: Callable[[list[T]], Awaitable[Mapping[K, Answer | KafkaError]]],
     *,
     key: Callable[[T], K],
     records: Callable[[T], int] = one_record,
-) -> dict[K, KafkaError | None]:
+    most: int = MOST_RECORDS,
+) -> dict[K, Answer | KafkaError]:
     """Send batch after batch; return the answer of each change by its key.
 
     After a batch without any answer nothing more is sent, and its error is that of the others, so that a
     cluster that is down is waited for only once. Raises what `send` raises.
     """
-    answers: dict[K, KafkaError | None] = {}
+    answers: dict[K, Answer | KafkaError] = {}
     silence: KafkaError | None = None
-    for batch in batches(changes, records):
+    for batch in batches(changes, records, most=most):
         if silence is not None:
             answers |= dict.fromkeys(map(key, batch), silence)
             continue

@@ -5,7 +5,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.admin.changes import Outcome, batches, change, error_of, in_batches, no_answer_at_all
+from twinlog.kafka.admin.changes import Outcome, change, error_of, in_batches
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.errors import from_code
@@ -192,16 +192,9 @@ class ConfigAdminMixin:
     async def describe_topic_configs(
         self, names: Collection[str], *, keys: Collection[str] = ()
     ) -> Mapping[str, Sequence[ConfigEntry] | KafkaError]:
-        answers: dict[str, Sequence[ConfigEntry] | KafkaError] = {}
-        silence: KafkaError | None = None
-        for page in batches(sorted(set(names)), most=TOPICS_A_REQUEST):
-            if silence is not None:
-                answers |= dict.fromkeys(page, silence)
-                continue
-            answered = await self._describe(page, keys)
-            answers |= answered
-            silence = no_answer_at_all(answered)
-        return answers
+        return await in_batches(
+            sorted(set(names)), lambda page: self._describe(page, keys), key=str, most=TOPICS_A_REQUEST
+        )
 
     async def _describe(
         self, names: Sequence[str], keys: Collection[str]

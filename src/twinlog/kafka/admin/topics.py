@@ -69,22 +69,16 @@ class TopicAdminMixin:
         return sorted({topic.name for topic in metadata.topics} - KAFKA_INTERNAL_TOPICS)
 
     async def describe_topics(self, names: Collection[str]) -> Mapping[str, TopicDescription | KafkaError]:
+        return await in_batches(sorted(set(names)), self._described, key=str, most=TOPICS_A_REQUEST)
+
+    async def _described(self, names: Sequence[str]) -> Mapping[str, TopicDescription | KafkaError]:
         doing = "describe topics"
-        described: dict[str, TopicDescription | KafkaError] = {}
-        silence: KafkaError | None = None
-        for page in batches(sorted(set(names)), most=TOPICS_A_REQUEST):
-            if silence is not None:
-                described |= dict.fromkeys(page, silence)
-                continue
-            try:
-                answered = {topic.name: topic for topic in (await self._topics(page, doing)).topics}
-            except TransientKafkaError as error:
-                # A cluster that is down is an error of each topic, and is waited for once.
-                silence = error
-                described |= dict.fromkeys(page, error)
-                continue
-            described |= {name: self._description(name, answered.get(name), doing) for name in page}
-        return described
+        try:
+            answered = {topic.name: topic for topic in (await self._topics(names, doing)).topics}
+        except TransientKafkaError as error:
+            # A cluster that is down is an error of each topic.
+            return dict.fromkeys(names, error)
+        return {name: self._description(name, answered.get(name), doing) for name in names}
 
     def _description(
         self, name: str, topic: TopicMetadata | None, doing: str

@@ -19,6 +19,26 @@ from twinlog.model import TopicPartition
 T = TypeVar("T")
 
 
+def by_partition(
+    told: Callable[[Any], T], topic_name: str = "name", number: str = "partition_index"
+) -> Callable[[Any], LeaderAnswers[T]]:
+    """Reads an answer with partitions by topic; `told` reads one of them. `topic_name`, `number`: names of
+    its fields."""
+
+    def read(answer: Any) -> LeaderAnswers[T]:
+        return [
+            (
+                TopicPartition(getattr(topic, topic_name), getattr(each, number)),
+                int(each.error_code),
+                told(each),
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        ]
+
+    return read
+
+
 class ProducerEntry(NamedTuple):
     """One producer that a leader remembers."""
 
@@ -61,18 +81,10 @@ def describe_producers(
     topics = by_topic(partitions, lambda one: one.partition)
     asked = [{"name": topic, "partition_indexes": numbers} for topic, numbers in topics.items()]
 
-    def told(answered: Any) -> LeaderAnswers[T]:
-        return [
-            (
-                TopicPartition(topic.name, each.partition_index),
-                int(each.error_code),
-                answer([_entry(producer) for producer in each.active_producers]),
-            )
-            for topic in answered.topics
-            for each in topic.partitions
-        ]
+    def told(partition: Any) -> T:
+        return answer([_entry(producer) for producer in partition.active_producers])
 
-    return SchemaRequest("describe_producers", range(1), {"topics": asked}, told)
+    return SchemaRequest("describe_producers", range(1), {"topics": asked}, by_partition(told))
 
 
 def _entry(producer: Any) -> ProducerEntry:
@@ -170,17 +182,8 @@ def _delete_records_request(
     """The partition, and the first offset that stays."""
     topics = by_topic(before, lambda one: {"partition_index": one.partition, "offset": before[one]})
     asked = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
-    return SchemaRequest(
-        "delete_records", range(2), {"topics": asked, "timeout": timeout_ms}, _delete_records_told
-    )
-
-
-def _delete_records_told(answer: Any) -> LeaderAnswers[int]:
-    return [
-        (TopicPartition(topic.name, each.partition_index), int(each.error_code), each.low_watermark)
-        for topic in answer.topics
-        for each in topic.partitions
-    ]
+    fields = {"topics": asked, "timeout": timeout_ms}
+    return SchemaRequest("delete_records", range(2), fields, by_partition(lambda each: each.low_watermark))
 
 
 # ListOffsets, versions 4 (Kafka 2.1) and 5: the offset of a time in each partition's log.
@@ -255,20 +258,11 @@ def _leader_epochs_request(
     topics = by_topic(epochs, lambda one: {"partition": one.partition, "leader_epoch": epochs[one]})
     asked = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
     return SchemaRequest(
-        "offset_for_leader_epoch", range(2, 4), {"replica_id": _CONSUMER, "topics": asked}, _told
+        "offset_for_leader_epoch",
+        range(2, 4),
+        {"replica_id": _CONSUMER, "topics": asked},
+        by_partition(lambda each: EpochEnd(each.leader_epoch, each.end_offset), "topic", "partition"),
     )
-
-
-def _told(answer: Any) -> LeaderAnswers[EpochEnd]:
-    return [
-        (
-            TopicPartition(topic.topic, each.partition),
-            int(each.error_code),
-            EpochEnd(each.leader_epoch, each.end_offset),
-        )
-        for topic in answer.topics
-        for each in topic.partitions
-    ]
 
 
 # The ends of logs, with the epoch of the leader that answered (KIP-320).
