@@ -192,22 +192,32 @@ def _may_be_enabled(raw: Settings, switch: str) -> bool:
     return java_boolean(value) or "${" in value
 
 
+def _of_table(
+    key: str, here: Collection[KeyScope], source: ClusterAlias, target: ClusterAlias
+) -> _Verdict | None:
+    """What the table says of a key at a place of these scopes; None for a key that it does not have."""
+    spec = BY_ANY_NAME.get(key)
+    if spec is None:
+        return None
+    if spec.scope in here:
+        return _Verdict(spec=spec, no_effect=spec.no_effect)
+    if spec.no_effect:
+        return _Verdict(no_effect=spec.no_effect)
+    if spec.scope is KeyScope.TOP:
+        return _Verdict(instead="write it at the top level")
+    place = target if spec.scope in _AT_CLUSTER else f"{source}->{target}"
+    return _Verdict(instead=f"write it as {place}.{key}")
+
+
 def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
     if key in CLUSTER_CLIENT_KEYS:
         return _security_key(key)
-    spec = BY_ANY_NAME.get(key)
-    some = tuple(clusters)[-1] if clusters else "B"
-    if spec is not None and spec.scope in _AT_TOP:
-        return _Verdict(spec=spec, no_effect=spec.no_effect)
     if key == "name":
         return _Verdict(no_effect=_NAMED_BY_CLASS)
-    if spec is not None and spec.no_effect:
-        return _Verdict(no_effect=spec.no_effect)
-    if spec is not None:
-        place = (
-            f"{some}.{key}" if spec.scope is KeyScope.TARGET else f"{_other(clusters, some)}->{some}.{key}"
-        )
-        return _Verdict(instead=f"write it as {place}")
+    some = tuple(clusters)[-1] if clusters else "B"
+    known = _of_table(key, _AT_TOP, _other(clusters, some), some)
+    if known is not None:
+        return known
     if key.startswith((*_OPEN_PREFIXES, _POSITIONS_TOPIC_PREFIX)):
         return _FINE
     if key.startswith(_TOPIC_SETTING_PREFIXES):
@@ -230,16 +240,9 @@ def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
         if name in KEYS_BY_CLIENT[client]:
             return _client_key(client, name)
         return _Verdict(unknown=True, candidates=[f"{alias}.{client}.{n}" for n in KEYS_BY_CLIENT[client]])
-    spec = BY_ANY_NAME.get(key)
-    if spec is not None and spec.scope in _AT_CLUSTER:
-        return _Verdict(spec=spec, no_effect=spec.no_effect)
-    if spec is not None and spec.no_effect:
-        return _Verdict(no_effect=spec.no_effect)
-    if spec is not None:
-        at_top = spec.scope is KeyScope.TOP
-        return _Verdict(
-            instead="write it at the top level" if at_top else f"write it as {other}->{alias}.{key}"
-        )
+    known = _of_table(key, _AT_CLUSTER, other, alias)
+    if known is not None:
+        return known
     if key.startswith(_POSITIONS_TOPIC_PREFIX):
         return _FINE
     if key.startswith(_TOPIC_SETTING_PREFIXES):
@@ -254,17 +257,9 @@ def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
 def _at_flow(source: ClusterAlias, target: ClusterAlias, key: str) -> _Verdict:
     if key in SECURITY_KEYS or key == "config.providers":
         return _Verdict(instead=f"write it as {source}.{key} or {target}.{key}")
-    spec = BY_ANY_NAME.get(key)
-    if spec is not None and spec.scope in _AT_FLOW:
-        return _Verdict(spec=spec, no_effect=spec.no_effect)
-    if spec is not None and spec.no_effect:
-        return _Verdict(no_effect=spec.no_effect)
-    if spec is not None:
-        return _Verdict(
-            instead=f"write it as {target}.{key}"
-            if spec.scope in _AT_CLUSTER
-            else "write it at the top level"
-        )
+    known = _of_table(key, _AT_FLOW, source, target)
+    if known is not None:
+        return known
     if key.startswith(_OPEN_PREFIXES):
         return _FINE
     names = [f"{source}->{target}.{name}" for name, spec in BY_ANY_NAME.items() if spec.scope in _AT_FLOW]
