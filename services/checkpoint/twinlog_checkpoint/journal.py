@@ -26,6 +26,7 @@ from twinlog.moves.record import Moves
 from twinlog.moves.stored import RUN, Key, MovesCodec, Row, moves_of, rows_of
 from twinlog.policy.internal_topics import failover_topic
 from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.wire.connect_json import loads
 from twinlog.write_blocks import OtherFence
 
 MovesTable = Table[Key, Row]
@@ -190,11 +191,7 @@ def encode(record: SourceRecord) -> bytes:
 
 def decode(value: bytes) -> SourceRecord:
     """Raises WireFormatError."""
-    try:
-        fields = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise WireFormatError(f"the record of the source is damaged: {error!r}") from None
-    match fields:
+    match fields := loads(value, "the record of the source"):
         case {"format": 1, "cluster_id": str(cluster_id), "held": str(held)}:
             return SourceRecord(cluster_id=cluster_id, held=held, gone_ms=_times(fields.get("gone_ms", {})))
         case {"format": int(written_as)} if written_as != 1:

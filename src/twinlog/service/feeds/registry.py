@@ -2,11 +2,10 @@
 were changed. Followed from configsync, or from `mm2-configsync.<A>.internal` on the target."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import grpc
 
@@ -16,10 +15,11 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, decode_topic
+from twinlog.service.feeds.replicated_topics import REGISTRY, ReplicatedTopic, decode_topic
 from twinlog.service.feeds.rules_record import NO_RULES, RulesRecord, decode_rules
 from twinlog.service.feeds.tables import PATIENCE_SECONDS, TableFollower, TableName
 from twinlog.service.runtime import Backoff
+from twinlog.wire.connect_json import loads
 
 FLOW, TOPIC, RULES = "flow", "topic", "rules"
 TOLD_KINDS: Final = frozenset({FLOW, TOPIC, RULES})
@@ -46,7 +46,7 @@ class DecisionsCodec:
     kinds: frozenset[str] = TOLD_KINDS
 
     def decode_key(self, key: bytes) -> Key | None:
-        match _parsed(key):
+        match loads(key, REGISTRY):
             case [str(kind)] if kind in self.kinds:
                 return kind, ""
             case [str(kind), str(name)] if kind in self.kinds:
@@ -54,7 +54,7 @@ class DecisionsCodec:
         return None
 
     def decode_value(self, key: Key, value: bytes) -> Row:
-        fields = _parsed(value)
+        fields = loads(value, REGISTRY)
         if key[0] == RULES:
             return decode_rules(fields)
         try:
@@ -223,10 +223,3 @@ def _rules(rows: Mapping[Key, Row]) -> RulesRecord:
 def registry_name(flow: Flow) -> TableName:
     """Where configsync keeps its registry of a flow."""
     return TableName(flow.target, configsync_topic(flow.source))
-
-
-def _parsed(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise WireFormatError(f"{raw[:80]!r} is not a record of configsync: it is not JSON") from error

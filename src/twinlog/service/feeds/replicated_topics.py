@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from twinlog.model import TopicPartition
 from twinlog.wire.stored_json import read_fields
 
+REGISTRY = "a record of configsync"
+"""For errors."""
+
 
 class TopicState(StrEnum):
     """Whether a replicated topic can be copied."""

@@ -16,7 +16,8 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.kafka.table import Table
 from twinlog.model import Flow
 from twinlog.policy.internal_topics import configsync_topic
-from twinlog.service.feeds.replicated_topics import StoredRoute
+from twinlog.service.feeds.replicated_topics import REGISTRY, StoredRoute
+from twinlog.wire.connect_json import loads
 
 _KIND, _VERSION = "route", 1
 
@@ -30,13 +31,13 @@ class RouteCodec:
     """`["route","orders-eu"]` → `{"version":1,"source_topic":"orders"}`, and `instead_of` if there is one."""
 
     def decode_key(self, key: bytes) -> str | None:
-        match _parsed(key):
+        match loads(key, REGISTRY):
             case [str(kind), str(name)] if kind == _KIND:
                 return name
         return None
 
     def decode_value(self, key: str, value: bytes) -> StoredRoute:
-        match _parsed(value):
+        match loads(value, REGISTRY):
             case {"version": int(version), "source_topic": str(topic), **more} if version == _VERSION:
                 return StoredRoute(topic, str(more.get("instead_of", "")))
         raise WireFormatError(
@@ -56,10 +57,3 @@ def routes_of(flow: Flow, target: KafkaCluster) -> Routes:
 
 def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-def _parsed(raw: bytes) -> object:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise WireFormatError(f"{raw[:80]!r} is no record of configsync: it is not JSON") from error

@@ -5,7 +5,6 @@ A rule replaces one value of the file. If the file of the flow's owner has anoth
 it did not know the rule, or wanted something else: the owner puts the rule aside until somebody decides.
 """
 
-import json
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from twinlog.config.keys.spec import ValueType
 from twinlog.config.keys.table import BY_NAME
 from twinlog.errors import WireFormatError
 from twinlog.model import Flow
+from twinlog.wire.connect_json import loads
 from twinlog.wire.stored_json import read_fields
 
 RULES_VERSION = 1
@@ -52,11 +52,7 @@ NO_RULES = RulesRecord(revision=0, updated_at_ms=0, values={})
 
 def parsed_rules(raw: bytes) -> RulesRecord:
     """Raises WireFormatError."""
-    try:
-        document = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise WireFormatError("the stored rules are not JSON") from error
-    return decode_rules(document)
+    return decode_rules(loads(raw, "the stored rules"))
 
 
 def decode_rules(fields: Mapping[str, Any]) -> RulesRecord:
