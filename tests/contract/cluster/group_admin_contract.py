@@ -1,14 +1,10 @@
 """What every `GroupAdmin` does."""
 
-import pytest
-
 from contract.cluster.cluster_rig import ClusterRig, append_values, failure, new_topic, success
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, GroupDescription
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually, unique_name
-
-GROUP_TYPES = ("classic", "consumer")
 
 
 class GroupAdminContract:
@@ -45,24 +41,42 @@ class GroupAdminContract:
             group_id: {good: CommittedOffset(next_offset=2)}
         }
 
-    @pytest.mark.parametrize("group_type", GROUP_TYPES)
-    async def test_an_active_group_is_refused(self, rig: ClusterRig, group_type: str) -> None:
-        topic = await new_topic(rig.cluster, "active")
-        partition = TopicPartition(topic, 0)
-        await append_values(rig.cluster, partition, [b"one", b"two"])
-        group_id = unique_name(f"active-{group_type}")
-        async with rig.active_group(group_id, topic, group_type=group_type):
-            described = success((await rig.cluster.describe_groups([group_id]))[group_id])
-            assert described == GroupDescription(
-                group_id=group_id, state="STABLE", group_type=group_type, member_count=1
-            )
-            assert (await rig.cluster.list_groups())[group_id] == group_type
-            altered = await rig.cluster.alter_group_offsets(
-                group_id, {partition: CommittedOffset(next_offset=1)}
-            )
-            assert failure(altered[partition]).reason == "GROUP_ACTIVE"
-            deleted = await rig.cluster.delete_groups([group_id])
-            assert failure(deleted[group_id]).reason == "GROUP_ACTIVE"
+    async def test_an_active_group_is_refused(self, rig: ClusterRig) -> None:
+        await _is_refused(rig, "classic")
+
+    async def test_a_deleted_group_is_gone(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "deleted")
+        group_id = unique_name("deleted")
+        await _commit(rig, group_id, {TopicPartition(topic, 0): CommittedOffset(next_offset=3)})
+        deleted = await rig.cluster.delete_groups([group_id, "no-such-group"])
+        assert deleted[group_id] is None
+        assert failure(deleted["no-such-group"]).reason == "GROUP_UNKNOWN"
+        described = await eventually(lambda: _description(rig, group_id))
+        assert described.state == "DEAD"
+
+    async def test_many_groups_are_answered_at_once(self, rig: ClusterRig) -> None:
+        topic = await new_topic(rig.cluster, "many")
+        wanted = {
+            unique_name(f"many-{number}"): {TopicPartition(topic, 0): CommittedOffset(next_offset=number)}
+            for number in range(120)
+        }
+        for group_id, offsets in wanted.items():
+            await _commit(rig, group_id, offsets)
+        nobody = unique_name("nobody")
+        assert await rig.cluster.group_offsets([*wanted, nobody]) == {**wanted, nobody: {}}
+
+    async def test_nothing_asked_is_nothing_answered(self, rig: ClusterRig) -> None:
+        assert await rig.cluster.describe_groups([]) == {}
+        assert await rig.cluster.group_offsets([]) == {}
+        assert await rig.cluster.delete_groups([]) == {}
+        assert await rig.cluster.alter_group_offsets("any", {}) == {}
+
+
+class OtherGroupsContract:
+    """Groups of other protocols than the classic one (KIP-848, KIP-932, KIP-1071)."""
+
+    async def test_an_active_group_of_consumers_is_refused(self, rig: ClusterRig) -> None:
+        await _is_refused(rig, "consumer")
 
     async def test_a_share_group_is_seen_for_what_it_is(self, rig: ClusterRig) -> None:
         topic = await new_topic(rig.cluster, "shared")
@@ -94,32 +108,22 @@ class GroupAdminContract:
         await _commit(rig, group_id, later)
         assert await rig.cluster.group_offsets([group_id]) == {group_id: later}
 
-    async def test_a_deleted_group_is_gone(self, rig: ClusterRig) -> None:
-        topic = await new_topic(rig.cluster, "deleted")
-        group_id = unique_name("deleted")
-        await _commit(rig, group_id, {TopicPartition(topic, 0): CommittedOffset(next_offset=3)})
-        deleted = await rig.cluster.delete_groups([group_id, "no-such-group"])
-        assert deleted[group_id] is None
-        assert failure(deleted["no-such-group"]).reason == "GROUP_UNKNOWN"
-        described = await eventually(lambda: _description(rig, group_id))
-        assert described.state == "DEAD"
 
-    async def test_many_groups_are_answered_at_once(self, rig: ClusterRig) -> None:
-        topic = await new_topic(rig.cluster, "many")
-        wanted = {
-            unique_name(f"many-{number}"): {TopicPartition(topic, 0): CommittedOffset(next_offset=number)}
-            for number in range(120)
-        }
-        for group_id, offsets in wanted.items():
-            await _commit(rig, group_id, offsets)
-        nobody = unique_name("nobody")
-        assert await rig.cluster.group_offsets([*wanted, nobody]) == {**wanted, nobody: {}}
-
-    async def test_nothing_asked_is_nothing_answered(self, rig: ClusterRig) -> None:
-        assert await rig.cluster.describe_groups([]) == {}
-        assert await rig.cluster.group_offsets([]) == {}
-        assert await rig.cluster.delete_groups([]) == {}
-        assert await rig.cluster.alter_group_offsets("any", {}) == {}
+async def _is_refused(rig: ClusterRig, group_type: str) -> None:
+    topic = await new_topic(rig.cluster, "active")
+    partition = TopicPartition(topic, 0)
+    await append_values(rig.cluster, partition, [b"one", b"two"])
+    group_id = unique_name(f"active-{group_type}")
+    async with rig.active_group(group_id, topic, group_type=group_type):
+        described = success((await rig.cluster.describe_groups([group_id]))[group_id])
+        assert described == GroupDescription(
+            group_id=group_id, state="STABLE", group_type=group_type, member_count=1
+        )
+        assert (await rig.cluster.list_groups())[group_id] == group_type
+        altered = await rig.cluster.alter_group_offsets(group_id, {partition: CommittedOffset(next_offset=1)})
+        assert failure(altered[partition]).reason == "GROUP_ACTIVE"
+        deleted = await rig.cluster.delete_groups([group_id])
+        assert failure(deleted[group_id]).reason == "GROUP_ACTIVE"
 
 
 async def _commit(rig: ClusterRig, group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.cluster.cluster_rig import ClusterRig, Ending
 from contract.cluster.config_admin_contract import ConfigAdminContract
-from contract.cluster.group_admin_contract import GroupAdminContract
+from contract.cluster.group_admin_contract import GroupAdminContract, OtherGroupsContract
 from contract.cluster.log_admin_contract import LogAdminContract
 from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
@@ -87,7 +87,7 @@ class TestQuotaAdmin(QuotaAdminContract):
     pass
 
 
-class TestGroupAdmin(GroupAdminContract):
+class TestGroupAdmin(GroupAdminContract, OtherGroupsContract):
     pass
 
 

@@ -7,7 +7,7 @@ import pytest
 from contract.cluster.acl_admin_contract import AclAdminContract, NoAuthorizerContract
 from contract.cluster.cluster_rig import ClusterRig, append_values, failure, new_topic, success
 from contract.cluster.config_admin_contract import ConfigAdminContract
-from contract.cluster.group_admin_contract import GroupAdminContract
+from contract.cluster.group_admin_contract import GroupAdminContract, OtherGroupsContract
 from contract.cluster.kafka_rig import KafkaRig
 from contract.cluster.log_admin_contract import LogAdminContract, RetentionContract
 from contract.cluster.log_reader_contract import LogReaderContract
@@ -60,7 +60,7 @@ class TestQuotaAdmin(QuotaAdminContract):
     pass
 
 
-class TestGroupAdmin(GroupAdminContract):
+class TestGroupAdmin(GroupAdminContract, OtherGroupsContract):
     pass
 
 

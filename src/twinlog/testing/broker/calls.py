@@ -17,19 +17,13 @@ from twinlog.testing.broker.partitions import Node, Partition
 
 # What brokers of a release offer in ApiVersions, so that clients negotiate as with them.
 
-_LATER_THAN_3_9 = frozenset(
-    {"share_group_heartbeat", "share_group_describe", "streams_group_heartbeat", "streams_group_describe"}
-)
-_LATER_THAN_3_3 = _LATER_THAN_3_9 | {
-    "consumer_group_heartbeat", "consumer_group_describe", "describe_topic_partitions",
-}  # fmt: skip
+_LATER_THAN_3_3 = frozenset({"describe_topic_partitions"})
 _HIGHEST_4 = {"init_producer_id": 5}
 """Where the newest schema is not offered: v6 is unstable (KIP-939)."""
 _HIGHEST_3_9 = {
     "produce": 11, "fetch": 17, "list_offsets": 9, "metadata": 12, "offset_commit": 9, "offset_fetch": 9,
     "describe_groups": 5, "init_producer_id": 5, "end_txn": 4, "write_txn_markers": 1,
-    "txn_offset_commit": 4, "describe_cluster": 1, "consumer_group_heartbeat": 0,
-    "consumer_group_describe": 0, "list_transactions": 1,
+    "txn_offset_commit": 4, "describe_cluster": 1, "list_transactions": 1,
 }  # fmt: skip
 _HIGHEST_3_3 = {
     **_HIGHEST_3_9, "api_versions": 3, "produce": 9, "fetch": 13, "list_offsets": 7, "find_coordinator": 4,
@@ -100,7 +94,7 @@ _FEATURES_4_3 = {
 }  # fmt: skip
 KAFKA_4_4 = Release("4.4", _HIGHEST_4, features={**_FEATURES_4_3, "metadata.version": 33, "share.version": 2})
 KAFKA_4_3 = Release("4.3", _HIGHEST_4, features=_FEATURES_4_3)
-KAFKA_3_9 = Release("3.9", _HIGHEST_3_9, _LATER_THAN_3_9, features={"metadata.version": 21})
+KAFKA_3_9 = Release("3.9", _HIGHEST_3_9, features={"metadata.version": 21})
 KAFKA_3_3 = Release(
     "3.3",
     _HIGHEST_3_3,

@@ -142,7 +142,7 @@ class Cluster(ClusterOutages):
         """By user: clients have to log in by SASL. None: nobody logs in."""
         self.principals: dict[str, str] = {}
         """By client id, as "User:alice"."""
-        self.groups = Groups(random, self.broker_configs, self._partition_counts)
+        self.groups = Groups(random, self.broker_configs)
 
     @property
     def live_nodes(self) -> list[Node]:
@@ -213,9 +213,6 @@ class Cluster(ClusterOutages):
         self.groups.forget_topic(name)
         for partition in topic.partitions:
             partition.wake()
-
-    def _partition_counts(self) -> dict[str, int]:
-        return {name: len(topic.partitions) for name, topic in self.topics.items()}
 
     def coordinator(self, key_type: int, key: str) -> Node | None:
         """The broker that coordinates a group (0), a transactional id (1) or a share partition (2)."""

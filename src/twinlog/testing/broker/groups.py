@@ -1,18 +1,14 @@
-"""The groups of a cluster and their committed offsets, whatever broker coordinates them.
+"""The groups of a cluster and their committed offsets, whatever broker coordinates them: those of the classic
+protocol, in which all Python clients are members."""
 
-Offsets stay when a group changes its protocol, as in OffsetMetadataManager.java.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from twinlog.testing.broker.classic_group import ClassicGroup
-from twinlog.testing.broker.modern_group import ModernGroup, TopicIndex
-
-Group = ClassicGroup | ModernGroup
+from twinlog.testing.broker.transactions import TopicIndex
 
 
 class Committed(NamedTuple):
@@ -27,46 +23,24 @@ class Committer(NamedTuple):
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
-    """Or the member's epoch."""
 
 
 class Groups:
-    def __init__(
-        self,
-        random: Random,
-        broker_configs: Mapping[str, str],
-        partition_counts: Callable[[], Mapping[str, int]],
-    ) -> None:
+    def __init__(self, random: Random, broker_configs: Mapping[str, str]) -> None:
         self._random = random
         self._broker_configs = broker_configs
-        self._partition_counts = partition_counts
-        self.by_id: dict[str, Group] = {}
+        self.by_id: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, dict[TopicIndex, Committed]] = {}
         self.pending: dict[str, dict[int, dict[TopicIndex, Committed]]] = {}
         """What open transactions want to have committed, by group and producer id."""
 
     def classic(self, group_id: str, *, create: bool) -> ClassicGroup | None:
-        """None if there is no such group and none is created, or its members have another protocol."""
+        """None if there is no such group and none is created."""
         found = self.by_id.get(group_id)
-        if isinstance(found, ClassicGroup):
+        if found is not None or not create:
             return found
-        if not create or (found is not None and (found.has_members or found.kind != "consumer")):
-            return None
         delay_ms = int(self._broker_configs.get("group.initial.rebalance.delay.ms", "0"))
         made = self.by_id[group_id] = ClassicGroup(group_id, self._random, delay_ms / 1000)
-        return made
-
-    def modern(self, group_id: str, kind: str, *, create: bool) -> ModernGroup | None:
-        """Likewise; the first member changes the protocol of a group that has offsets alone."""
-        found = self.by_id.get(group_id)
-        if isinstance(found, ModernGroup) and found.kind == kind:
-            return found
-        takes_over = isinstance(found, ClassicGroup) and not found.has_members and kind != "share"
-        if not create or (found is not None and not takes_over):
-            return None
-        if found is not None:
-            found.close()
-        made = self.by_id[group_id] = ModernGroup(group_id, kind, self._partition_counts)
         return made
 
     def commit_error(self, group_id: str, who: Committer, *, in_transaction: bool = False) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""Groups of aiokafka's consumers and of KIP-848's heartbeats on the fake cluster, under virtual time."""
+"""Groups of aiokafka's consumers on the fake cluster, under virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.classic_group import ClassicGroup, ClassicState
-from twinlog.testing.broker.modern_group import GroupBeat, ModernGroup, ModernMember
 from twinlog.testing.brokers import eventually
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -124,34 +123,3 @@ async def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
             assert groups.offsets["readers"]["orders", 0].offset == 5
         finally:
             await producer.stop()
-
-
-def _beat(member_id: str, epoch: int, owned: set[tuple[str, int]] | None = None) -> GroupBeat:
-    topics = ("orders",) if epoch == 0 else None
-    return GroupBeat(
-        member_id, epoch, "c", "/h", None, None, 60.0, topics, None if owned is None else frozenset(owned)
-    )
-
-
-def _accepted(group: ModernGroup, beat: GroupBeat) -> ModernMember:
-    member, error = group.heartbeat(beat)
-    assert member is not None, error
-    return member
-
-
-async def test_a_consumer_group_gives_a_partition_on_only_when_it_was_given_up() -> None:
-    group = ModernGroup("readers", "consumer", lambda: {"orders": 2})
-    first = _accepted(group, _beat("a", 0))
-    assert first.assigned == {("orders", 0), ("orders", 1)}
-    assert group.state == "Stable"
-    second = _accepted(group, _beat("b", 0))
-    assert not second.assigned
-    assert group.state == "Reconciling"
-    _accepted(group, _beat("a", first.epoch, {("orders", 0), ("orders", 1)}))
-    assert first.assigned == {("orders", 0)}
-    assert first.revoking == {("orders", 1)}
-    assert _accepted(group, _beat("b", second.epoch)).assigned == frozenset()
-    _accepted(group, _beat("a", first.epoch, {("orders", 0)}))
-    assert _accepted(group, _beat("b", second.epoch)).assigned == {("orders", 1)}
-    assert (first.epoch, second.epoch, group.state) == (2, 2, "Stable")
-    group.close()

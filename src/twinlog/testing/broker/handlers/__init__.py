@@ -6,7 +6,6 @@ from twinlog.testing.broker.handlers import (
     configs,
     fetch,
     groups,
-    groups_modern,
     metadata,
     offsets,
     produce,
@@ -15,8 +14,5 @@ from twinlog.testing.broker.handlers import (
 )
 
 HANDLERS = Handlers()
-for _module in (
-    metadata, topics, produce, fetch, transactions,
-    groups, groups_modern, offsets, configs, acls,
-):  # fmt: skip
+for _module in (metadata, topics, produce, fetch, transactions, groups, offsets, configs, acls):
     HANDLERS.update(_module.HANDLERS)

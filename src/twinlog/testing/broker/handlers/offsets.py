@@ -7,12 +7,10 @@ from kio.schema.errors import ErrorCode
 
 from twinlog.testing.broker.acls import Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
-from twinlog.testing.broker.classic_group import ClassicGroup
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.groups import Committed, Committer
 from twinlog.testing.broker.handlers.groups import group_error
-from twinlog.testing.broker.modern_group import TopicIndex
-from twinlog.testing.broker.transactions import Identity
+from twinlog.testing.broker.transactions import Identity, TopicIndex
 
 HANDLERS = Handlers()
 _IDS_VERSION = 10
@@ -134,7 +132,7 @@ async def offset_fetch(call: Call) -> Fields:
 
 
 def _fetched(call: Call, group_id: str, asked: Any) -> Fields:
-    error = group_error(call, group_id, Operation.DESCRIBE) or _reader_error(call, group_id, asked)
+    error = group_error(call, group_id, Operation.DESCRIBE)
     if error:
         in_partitions = call.version < 2 and asked.topics
         failed = [_partitions(each, lambda _: (Committed(-1, -1, ""), error)) for each in asked.topics or ()]
@@ -144,20 +142,6 @@ def _fetched(call: Call, group_id: str, asked: Any) -> Fields:
     else:
         topics = [_asked(call, group_id, each) for each in asked.topics]
     return {"group_id": group_id, "error_code": ErrorCode.none, "topics": topics}
-
-
-def _reader_error(call: Call, group_id: str, asked: Any) -> ErrorCode:
-    """Members of consumer groups say who they are from version 9 on."""
-    group = call.cluster.groups.by_id.get(group_id)
-    member_id, epoch = getattr(asked, "member_id", None), getattr(asked, "member_epoch", -1)
-    if group is not None and group.kind == "share":
-        return ErrorCode.group_id_not_found
-    if not member_id or epoch < 0 or group is None or isinstance(group, ClassicGroup):
-        return ErrorCode.none
-    member = group.members.get(member_id)
-    if member is None:
-        return ErrorCode.unknown_member_id
-    return ErrorCode.none if member.epoch == epoch else ErrorCode.stale_member_epoch
 
 
 def _offset(call: Call, group_id: str, partition: TopicIndex) -> tuple[Committed, ErrorCode]:
