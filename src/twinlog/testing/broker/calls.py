@@ -17,19 +17,16 @@ from twinlog.testing.broker.partitions import Node, Partition
 
 # What brokers of a release offer in ApiVersions, so that clients negotiate as with them.
 
-_LATER_THAN_3_3 = frozenset({"describe_topic_partitions"})
 _HIGHEST_4 = {"init_producer_id": 5}
 """Where the newest schema is not offered: v6 is unstable (KIP-939)."""
 _HIGHEST_3_9 = {
     "produce": 11, "fetch": 17, "list_offsets": 9, "metadata": 12, "offset_commit": 9, "offset_fetch": 9,
     "describe_groups": 5, "init_producer_id": 5, "end_txn": 4, "write_txn_markers": 1,
-    "txn_offset_commit": 4, "describe_cluster": 1, "list_transactions": 1,
 }  # fmt: skip
 _HIGHEST_3_3 = {
     **_HIGHEST_3_9, "api_versions": 3, "produce": 9, "fetch": 13, "list_offsets": 7, "find_coordinator": 4,
-    "init_producer_id": 4, "add_partitions_to_txn": 3, "add_offsets_to_txn": 3, "end_txn": 3,
-    "list_transactions": 0, "list_groups": 4, "offset_commit": 8, "txn_offset_commit": 3, "offset_fetch": 8,
-    "describe_cluster": 0,
+    "init_producer_id": 4, "add_partitions_to_txn": 3, "end_txn": 3, "list_groups": 4, "offset_commit": 8,
+    "offset_fetch": 8,
 }  # fmt: skip
 _HIGHEST_2_8 = {
     **_HIGHEST_3_3, "metadata": 11, "fetch": 12, "list_offsets": 6, "find_coordinator": 3, "join_group": 7,
@@ -99,14 +96,14 @@ KAFKA_3_3 = Release(
     "3.3",
     _HIGHEST_3_3,
     # KRaft: SCRAM users came with 3.5.
-    _LATER_THAN_3_3 | {"describe_user_scram_credentials"},
+    {"describe_user_scram_credentials"},
     features={"metadata.version": 7},
     verifies_transactions=False,
 )
 KAFKA_2_8 = Release(
     "2.8",
     _HIGHEST_2_8,
-    _LATER_THAN_3_3 | {"describe_transactions", "list_transactions"},
+    {"describe_transactions"},
     verifies_transactions=False,
 )
 """With ZooKeeper."""

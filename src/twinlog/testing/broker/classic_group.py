@@ -4,7 +4,6 @@ After ClassicGroup.java and GroupMetadataManager.java; static members KIP-345, m
 """
 
 import asyncio
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,8 +17,6 @@ from kio.schema.errors import ErrorCode
 # Members of groups of the classic protocol: what they ask, what they are told.
 
 Answer = TypeVar("Answer")
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
 
 
 class Wish(NamedTuple):
@@ -67,17 +64,6 @@ class ClassicMember:
     joining: asyncio.Future[Joined] | None = None
     syncing: asyncio.Future[Synced] | None = None
     session: asyncio.TimerHandle | None = None
-
-    @property
-    def topics(self) -> Iterable[str]:
-        """Of a consumer, by its metadata (ConsumerProtocolSubscription.json)."""
-        metadata = next(iter(self.wish.protocols.values()))
-        (count,) = _INT32.unpack_from(metadata, _INT16.size)
-        position = _INT16.size + _INT32.size
-        for _ in range(count):
-            (length,) = _INT16.unpack_from(metadata, position)
-            position += _INT16.size + length
-            yield metadata[position - length : position].decode()
 
     def answer_join(self, answer: Joined) -> None:
         waiting, self.joining = self.joining, None
@@ -127,12 +113,6 @@ class ClassicGroup:
     @property
     def has_members(self) -> bool:
         return self.state is not ClassicState.EMPTY
-
-    @property
-    def subscribed_topics(self) -> set[str]:
-        if self.protocol_type != "consumer":
-            return set()
-        return {topic for each in self.members.values() for topic in each.topics}
 
     def member(self, member_id: str, instance_id: str | None) -> tuple[ClassicMember | None, ErrorCode]:
         """Who that is, or why it is nobody."""
@@ -269,10 +249,8 @@ class ClassicGroup:
             self._remove(member)
         return error
 
-    def commit_error(
-        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool
-    ) -> ErrorCode:
-        """Whether these may commit: members only, and administrators while there are none (KIP-447)."""
+    def commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether these may commit: members only, and administrators while there are none."""
         if generation >= 0 or member_id or instance_id is not None:
             member, error = self.member(member_id, instance_id)
             if error:
@@ -281,9 +259,9 @@ class ClassicGroup:
                 return ErrorCode.illegal_generation
             if member is not None:
                 self._touch(member)
-        elif not in_transaction and self.has_members:
+        elif self.has_members:
             return ErrorCode.unknown_member_id
-        if not in_transaction and self.state is ClassicState.COMPLETING:
+        if self.state is ClassicState.COMPLETING:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
 

@@ -243,7 +243,3 @@ class Cluster(ClusterOutages):
         with contextlib.suppress(AppendError):  # The producer was fenced: nothing of it is open any more.
             append_marker(found, marker, *identity, coordinator_epoch, now_ms)
         return True
-
-    def end_offsets(self, group_id: str, producer_id: int, marker: EndMarker) -> None:
-        """Offsets that a transaction wants a group to have."""
-        self.groups.end_transaction(group_id, producer_id, commits=marker is EndMarker.COMMIT)

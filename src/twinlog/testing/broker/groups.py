@@ -17,22 +17,12 @@ class Committed(NamedTuple):
     metadata: str
 
 
-class Committer(NamedTuple):
-    """Who commits; an administrator has no generation."""
-
-    member_id: str = ""
-    instance_id: str | None = None
-    generation: int = -1
-
-
 class Groups:
     def __init__(self, random: Random, broker_configs: Mapping[str, str]) -> None:
         self._random = random
         self._broker_configs = broker_configs
         self.by_id: dict[str, ClassicGroup] = {}
         self.offsets: dict[str, dict[TopicIndex, Committed]] = {}
-        self.pending: dict[str, dict[int, dict[TopicIndex, Committed]]] = {}
-        """What open transactions want to have committed, by group and producer id."""
 
     def classic(self, group_id: str, *, create: bool) -> ClassicGroup | None:
         """None if there is no such group and none is created."""
@@ -43,34 +33,18 @@ class Groups:
         made = self.by_id[group_id] = ClassicGroup(group_id, self._random, delay_ms / 1000)
         return made
 
-    def commit_error(self, group_id: str, who: Committer, *, in_transaction: bool = False) -> ErrorCode:
-        """Whether they may commit. A group that does not exist is made by a commit outside any generation."""
-        group = self.by_id.get(group_id)
-        if group is None and who.generation < 0:
-            group = self.classic(group_id, create=True)
+    def commit_error(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Whether they may commit; an administrator has no generation. A group that does not exist is made
+        by a commit outside any generation."""
+        group = self.classic(group_id, create=generation < 0)
         if group is None:
             return ErrorCode.illegal_generation
-        return group.commit_error(
-            who.member_id, who.instance_id, who.generation, in_transaction=in_transaction
-        )
+        return group.commit_error(member_id, instance_id, generation)
 
     def commit(self, group_id: str, offsets: Mapping[TopicIndex, Committed]) -> None:
         self.offsets.setdefault(group_id, {}).update(offsets)
-
-    def commit_in_transaction(
-        self, group_id: str, producer_id: int, offsets: Mapping[TopicIndex, Committed]
-    ) -> None:
-        """Wait for the transaction's end."""
-        self.pending.setdefault(group_id, {}).setdefault(producer_id, {}).update(offsets)
-
-    def end_transaction(self, group_id: str, producer_id: int, *, commits: bool) -> None:
-        offsets = self.pending.get(group_id, {}).pop(producer_id, {})
-        if commits and offsets:
-            self.commit(group_id, offsets)
-
-    def is_unstable(self, group_id: str, partition: TopicIndex) -> bool:
-        """Whether an open transaction is about to commit another offset (KIP-447)."""
-        return any(partition in offsets for offsets in self.pending.get(group_id, {}).values())
 
     def delete(self, group_id: str) -> ErrorCode:
         group = self.by_id.get(group_id)
@@ -81,7 +55,6 @@ class Groups:
         group.close()
         del self.by_id[group_id]
         self.offsets.pop(group_id, None)
-        self.pending.pop(group_id, None)
         return ErrorCode.none
 
     def forget_topic(self, topic: str) -> None:

@@ -51,10 +51,6 @@ class Markers(Protocol):
         """Returns False while the partition has no leader."""
         ...
 
-    def end_offsets(self, group_id: str, producer_id: int, marker: EndMarker) -> None:
-        """Commit or drop what the transaction wants a group to have committed."""
-        ...
-
     @property
     def clock(self) -> Clock: ...
 
@@ -68,7 +64,6 @@ class Transaction:
     timeout_ms: int
     state: State = State.EMPTY
     partitions: dict[TopicIndex, None] = field(default_factory=dict)
-    groups: dict[str, None] = field(default_factory=dict)
     started_ms: int = -1
     marked_as: Identity = NOBODY
     """The identity in the markers of the transaction that ends."""
@@ -127,13 +122,7 @@ class TransactionCoordinators:
         found.identity = self._next(found.identity)
         return found.identity, ErrorCode.none
 
-    def add(
-        self,
-        transactional_id: str,
-        identity: Identity,
-        partitions: Iterable[TopicIndex] = (),
-        groups: Iterable[str] = (),
-    ) -> ErrorCode:
+    def add(self, transactional_id: str, identity: Identity, partitions: Iterable[TopicIndex]) -> ErrorCode:
         """Begin the transaction if need be, and have these in it."""
         found, error = self._checked(transactional_id, identity)
         if found is None or error:
@@ -146,7 +135,6 @@ class TransactionCoordinators:
             found.number += 1
             self._expire_later(found)
         found.partitions.update(dict.fromkeys(partitions))
-        found.groups.update(dict.fromkeys(groups))
         return ErrorCode.none
 
     def verify(
@@ -218,12 +206,9 @@ class TransactionCoordinators:
                 del found.unmarked[partition]
         if found.unmarked:
             return
-        for group_id in found.groups:
-            self._markers.end_offsets(group_id, found.marked_as.producer_id, marker)
         found.state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
         found.identity = found.next_identity
         found.partitions.clear()
-        found.groups.clear()
 
     def write_pending_markers(self) -> None:
         """Try again: a partition has a leader again, or markers are held no more."""

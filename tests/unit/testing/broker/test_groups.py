@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.classic_group import ClassicGroup, ClassicState
@@ -102,24 +102,3 @@ async def test_groups_go_on_when_their_coordinator_moves() -> None:
             await first.commit({P0: 8})
             assert await first.committed(P0) == 8
             assert len(classic(kafka).members) == 1
-
-
-async def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
-    async with FakeKafka() as kafka:
-        kafka.cluster.create_topic("orders", partition_count=2)
-        groups = kafka.cluster.groups
-        producer = AIOKafkaProducer(bootstrap_servers=kafka.bootstrap, transactional_id="writer")
-        await producer.start()
-        try:
-            async with producer.transaction():
-                await producer.send_offsets_to_transaction({P0: 5}, "readers")
-                assert groups.is_unstable("readers", ("orders", 0))
-                assert groups.offsets.get("readers", {}) == {}
-            assert not groups.is_unstable("readers", ("orders", 0))
-            assert groups.offsets["readers"]["orders", 0].offset == 5
-            await producer.begin_transaction()
-            await producer.send_offsets_to_transaction({P0: 6}, "readers")
-            await producer.abort_transaction()
-            assert groups.offsets["readers"]["orders", 0].offset == 5
-        finally:
-            await producer.stop()

@@ -1,6 +1,6 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs (KIP-133, KIP-226, KIP-339)."""
+"""DescribeConfigs, IncrementalAlterConfigs (KIP-133, KIP-226, KIP-339)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
@@ -184,25 +184,15 @@ def _told(call: Call, config: Config) -> Fields:
 
 @HANDLERS.serves("incremental_alter_configs")
 async def incremental_alter_configs(call: Call) -> Fields:
-    return _alter(call, _changed)
+    return {"responses": [_altered(call, asked) for asked in call.body.resources]}
 
 
-@HANDLERS.serves("alter_configs")
-async def alter_configs(call: Call) -> Fields:
-    """What is not named is a default again."""
-    return _alter(call, lambda call, asked, before: {each.name: each.value for each in asked.configs})
-
-
-def _alter(call: Call, new: Callable[[Call, Any, dict[str, str]], dict[str, str]]) -> Fields:
-    return {"responses": [_altered(call, asked, new) for asked in call.body.resources]}
-
-
-def _altered(call: Call, asked: Any, new: Callable[[Call, Any, dict[str, str]], dict[str, str]]) -> Fields:
+def _altered(call: Call, asked: Any) -> Fields:
     answer = {"resource_type": asked.resource_type, "resource_name": asked.resource_name}
     try:
         _authorize(call, asked, Operation.ALTER_CONFIGS)
         before = _settable(call, asked)
-        after = new(call, asked, dict(before))
+        after = _changed(call, asked, dict(before))
         if asked.resource_type == _TOPIC:
             for name, value in after.items():
                 configs.check(name, value, call.release)

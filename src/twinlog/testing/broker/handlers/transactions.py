@@ -1,6 +1,5 @@
-"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
+"""InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions."""
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,14 +8,14 @@ from kio.schema.errors import ErrorCode
 from twinlog.testing.broker.acls import Operation, Resource
 from twinlog.testing.broker.calls import Call, Handlers
 from twinlog.testing.broker.codec import Fields
-from twinlog.testing.broker.transactions import NOBODY, Identity, State, Transaction
+from twinlog.testing.broker.transactions import NOBODY, Identity
 
 HANDLERS = Handlers()
 _TRANSACTION = 1
 _BATCHED_ADD_VERSION = 4
 _VERSION_2_END = 5
 """A client that sends EndTxn from this version on has transactions of version 2 (KIP-890)."""
-_FENCED_VERSIONS = {22: 4, 24: 2, 25: 2, 26: 2}
+_FENCED_VERSIONS = {22: 4, 24: 2, 26: 2}
 """By API: older versions do not know PRODUCER_FENCED."""
 
 
@@ -112,16 +111,6 @@ def _add(
     ]
 
 
-@HANDLERS.serves("add_offsets_to_txn")
-async def add_offsets_to_txn(call: Call) -> Fields:
-    body = call.body
-    error = _not_mine(call, body.transactional_id)
-    if not error:
-        identity = Identity(body.producer_id, body.producer_epoch)
-        error = call.cluster.transactions.add(body.transactional_id, identity, groups=[body.group_id])
-    return {"error_code": _known(call, error)}
-
-
 @HANDLERS.serves("end_txn")
 async def end_txn(call: Call) -> Fields:
     body = call.body
@@ -168,38 +157,3 @@ def _described(call: Call, transactional_id: str) -> Fields:
         "producer_epoch": shown.identity.epoch if shown else -1,
         "topics": [{"topic": topic, "partitions": indexes} for topic, indexes in topics.items()],
     }
-
-
-@HANDLERS.serves("list_transactions")
-async def list_transactions(call: Call) -> Fields:
-    """Those that this broker coordinates (KIP-664, KIP-994, KIP-1152)."""
-    body = call.body
-    known = {state.value for state in State}
-    states = set(body.state_filters)
-    return {
-        "error_code": call.injected,
-        "unknown_state_filters": sorted(states - known),
-        "transaction_states": [
-            {
-                "transactional_id": each.transactional_id,
-                "producer_id": each.identity.producer_id,
-                "transaction_state": each.state.value,
-            }
-            for each in call.cluster.transactions.by_id.values()
-            if call.cluster.coordinator(_TRANSACTION, each.transactional_id) is call.node
-            and (not states or each.state.value in states)
-            and _is_wanted(call, each)
-        ],
-    }
-
-
-def _is_wanted(call: Call, found: Transaction) -> bool:
-    body = call.body
-    if body.producer_id_filters and found.identity.producer_id not in body.producer_id_filters:
-        return False
-    pattern = call.get("transactional_id_pattern")
-    if pattern and not re.fullmatch(pattern, found.transactional_id):
-        return False
-    longer_than_ms = call.get("duration_filter", -1)
-    age_ms = call.cluster.now_ms(call.node) - found.started_ms
-    return longer_than_ms < 0 or (found.started_ms >= 0 and age_ms > longer_than_ms)
