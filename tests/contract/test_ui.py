@@ -55,14 +55,14 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.sees("2 problems", "A → B", "In trouble", "19 RUNNING", "1 FAULTED", "1,234", "0.25 s")
         await tab.sees("1 partition is FAULTED", "15 source offsets recorded as lost")
         await tab.sees(
-            "RECORD_TOO_LARGE in 1 partition", "Offsets of groups", "raise the limit of the source topic"
+            "RECORD_TOO_LARGE in 1 partition", "Offsets of groups", "raise that of the source topic"
         )
         await tab.holds("document.title === '2 problems · Twinlog'")
         await is_copied(tab, "twinlog gaps 'A->B'", services)
         await tab.go_by_keyboard("nav [href='#/partitions']")
         await tab.sees("topic-00000-0", "20 of 20 partitions", "RECORD_TOO_LARGE")
         await tab.go_by_keyboard(".list", "ArrowDown")
-        await tab.sees("raise the limit of the source topic", "record at offset 900", "900 of 1,000")
+        await tab.sees("raise that of the source topic", "record at offset 900", "900 of 1,000")
         await tab.holds(CHOSEN_ROW_IS_SAID)
         await tab.go_by_keyboard(".toggle")
         await tab.sees("1 of 20 partitions")
