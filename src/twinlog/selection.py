@@ -13,7 +13,7 @@ from typing import Final
 from twinlog.filters.name_filters import FilterOutcome, NameFilter, PatternList
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import is_mirror_topic
-from twinlog.policy.rename import RENAME_KEY, RenamingPolicy
+from twinlog.policy.rename import RenamingPolicy
 from twinlog.policy.replication import (
     INTERNAL_PREFIXES,
     DefaultReplicationPolicy,
@@ -106,12 +106,8 @@ class TopicSelector:
             rule = f"its name says that it came through cluster {alias}: copying it would form a loop"
             return self._decision(topic, TopicReason.CYCLE, rule, alias=alias)
         renaming = self.policy if isinstance(self.policy, RenamingPolicy) else None
-        if renaming is not None and (other := renaming.in_the_way(self.flow.source, topic)) is not None:
-            rule = (
-                f"{RENAME_KEY}: its copy would have the name of the copy of {other}: give it a rule of its"
-                " own, before the others, or exclude it"
-            )
-            return self._decision(topic, TopicReason.EXCLUDED, rule)
+        if renaming is not None and (why := renaming.why_not(self.flow.source, topic)) is not None:
+            return self._decision(topic, TopicReason.EXCLUDED, why)
         remote = self.policy.format_remote_topic(self.flow.source, topic)
         if remote.startswith(INTERNAL_PREFIXES):
             # A renamed copy could be the target's own __consumer_offsets.

@@ -5,7 +5,7 @@ from typing import cast
 
 from twinlog.config.keys.spec import POLICIES, other_class
 from twinlog.errors import ConfigError
-from twinlog.policy.rename import RENAME_KEY, NamingRouter, RenamingPolicy, parse_renames, reversible
+from twinlog.policy.rename import RENAME_KEY, RenameMap, RenamingPolicy, parse_renames, reversible
 from twinlog.policy.replication import (
     DEFAULT_SEPARATOR,
     DefaultReplicationPolicy,
@@ -72,18 +72,17 @@ def policy_from_config(config: Mapping[str, str]) -> ReplicationPolicy:
     return RenamingPolicy(base=base, renames=renames, routes=routes) if renames.rules or routes else base
 
 
-def _routes(chain: Chain) -> tuple[NamingRouter, ...]:
+def _routes(chain: Chain) -> tuple[RenameMap, ...]:
     """The routers of a chain that give a topic's copy its name. Raises ConfigError for one whose names cannot
     be read back: failback, checkpoints and the search for loops lead from a copy to its topic."""
-    routes = []
+    routes: list[RenameMap] = []
     for step in chain.steps:
         router, key = step.transform, f"transforms.{step.name}"
         if isinstance(router, RegexRouter) and not step.routes_records:
             try:
-                back = reversible(router.regex_written, router.replacement_written)
+                routes.append(reversible(step, router))
             except ConfigError as error:
                 raise _unroutable(key, str(error).removeprefix(f"{RENAME_KEY}: ")) from error
-            routes.append(NamingRouter(step, back))
     return tuple(routes)
 
 

@@ -14,7 +14,9 @@ Pure.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Final
 
 from twinlog.errors import ConfigError
@@ -24,7 +26,7 @@ from twinlog.filters.linear import LinearPattern
 from twinlog.filters.samples import samples
 from twinlog.model import ClusterAlias
 from twinlog.policy.replication import ReplicationPolicy, names_back
-from twinlog.transforms import ChainStep
+from twinlog.transforms import ChainStep, RegexRouter
 
 RENAME_KEY: Final = "twinlog.topic.rename"
 _MOST_GROUPS: Final = 9
@@ -32,11 +34,14 @@ _REFERENCE: Final = re.compile(r"\$([1-9])")
 _TEXT: Final = re.compile(r"[a-zA-Z0-9._-]*")
 _TOPIC: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 _MOST_EXAMPLES: Final = 200
+_MOST_FITS: Final = 1_000
+"""So many ways to read a name by one rule are tried: the first ones are enough for nearly all names."""
 _TRIED: Final = ("a", "a-b", "a.b", "a_b", "a-a", "a.a", "1")
 """Each group is tested with these when rules are read, beside samples of its pattern."""
 _ARROW: Final = "->"
 _GROUPS: Final = re.compile(r"(\([^()]*\))")
 _ESCAPED: Final = re.compile(r"\\([._-])")
+_NOT_BACK: Final = "which cannot be read back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,8 @@ class Group:
 Part = str | Group
 Shape = tuple[Part, ...]
 """A name as text and groups, from left to right."""
+_TAIL: Final = Group(0, compile_linear(".*"), ".*")
+"""What a router leaves: it replaces its first match, which may end before the name does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +70,35 @@ class RenameRule:
 @dataclass(frozen=True, slots=True)
 class RenameMap:
     rules: tuple[RenameRule, ...]
+    router: ChainStep | None = None
+    """Names the copies, as Java does, in place of the rules, which read its names back."""
+
+    @property
+    def key(self) -> str:
+        return RENAME_KEY if self.router is None else f"transforms.{self.router.name}"
 
     def apply(self, topic: str) -> str:
         """The name of a topic's copy, without a prefix of the policy."""
+        if self.router is not None:
+            return self.router.routed(topic)
         for rule in self.rules:
-            taken = _taken(rule.before, topic)
-            if taken is not None:
+            for taken in _fits(rule.before, topic):
                 return _filled(rule.after, taken)
         return topic
 
     def undo(self, name: str) -> str:
         """The topic of the copy with this name; the name itself if no rule made it."""
-        for rule in self.rules:
-            taken = _taken(rule.after, name)
-            if taken is not None:
-                topic = _filled(rule.before, taken)
+        tails: tuple[Shape, ...] = ((),) if self.router is None else ((), (_TAIL,))
+        for rule, tail in product(self.rules, tails):
+            fits = islice(_fits((*rule.after, *tail), name), _MOST_FITS)
+            for topic in dict.fromkeys(_filled((*rule.before, *tail), taken) for taken in fits):
                 if self.apply(topic) == name:
                     return topic
         return name
 
     def in_the_way(self, topic: str) -> str | None:
-        """Another topic whose copy has or would have the same name, which prevents copying this one; None
-        without one."""
+        """The topic to which the name of the copy leads back, where that is another one: its copy mostly has
+        the same name. None without one."""
         other = self.undo(self.apply(topic))
         return None if other == topic else other
 
@@ -94,25 +108,29 @@ NO_RENAMES: Final = RenameMap(())
 
 def parse_renames(text: str) -> RenameMap:
     """Raises ConfigError for a rule that cannot be read or reversed, and for two rules that overlap."""
-    return _checked(tuple(_rule(part, *_sides(part)) for each in text.split(";") if (part := each.strip())))
+    rules = [_rule(part, *_sides(part)) for each in text.split(";") if (part := each.strip())]
+    return _checked(RenameMap(tuple(rules)))
 
 
-def reversible(regex: str, replacement: str) -> RenameMap:
-    """The map of one Java expression and what replaces it, as far as it is text and groups. Raises
-    ConfigError if names cannot be mapped back."""
+def reversible(step: ChainStep, router: RegexRouter) -> RenameMap:
+    """The map of a router, as far as its expression is text and groups. Raises ConfigError if names cannot be
+    mapped back."""
+    regex, replacement = router.regex_written, router.replacement_written
     pieces = _GROUPS.split(regex.removeprefix("^").removesuffix("$"))
     left = "".join(piece if index % 2 else _ESCAPED.sub(r"\1", piece) for index, piece in enumerate(pieces))
-    return _checked((_rule(f"{regex} -> {replacement}", left, replacement),))
+    rules = (_rule(f"{regex} -> {replacement}", left, replacement),)
+    _checked(RenameMap(rules, ChainStep(step.name, router)))
+    return RenameMap(rules, step)
 
 
-def _checked(rules: tuple[RenameRule, ...]) -> RenameMap:
-    renames = RenameMap(rules)
-    for rule in rules:
+def _checked(renames: RenameMap) -> RenameMap:
+    for rule in renames.rules:
         for topic in _examples(rule.before):
             name = renames.apply(topic)
             other = renames.in_the_way(topic)
             if other is not None:
-                raise _wrong(rule.written, f"{topic!r} would be called {name!r}, and so would {other!r}")
+                why = f"and so would {other!r}" if renames.apply(other) == name else _NOT_BACK
+                raise _wrong(rule.written, f"{topic!r} would be called {name!r}, {why}")
             if not _TOPIC.fullmatch(name):
                 raise _wrong(
                     rule.written, f"{topic!r} would be called {name!r}, which is not a valid topic name"
@@ -175,34 +193,38 @@ def _text(written: str, text: str) -> str:
     return text
 
 
-def _taken(shape: Shape, name: str) -> dict[int, str] | None:
-    """The match of each group, greedy from left to right; None when the shape does not match. Tries no place
-    twice."""
+def _fits(shape: Shape, name: str) -> Iterator[dict[int, str]]:
+    """The match of each group in all ways in which the shape matches, the greedy one from left to right
+    first. Tries no place in vain twice."""
     hopeless: set[tuple[int, int]] = set()
 
-    def fit(index: int, start: int) -> dict[int, str] | None:
+    def fit(index: int, start: int) -> Iterator[dict[int, str]]:
         if index == len(shape):
-            return {} if start == len(name) else None
+            if start == len(name):
+                yield {}
+            return
         if (index, start) in hopeless:
-            return None
-        part = shape[index]
-        if isinstance(part, str):
-            found = fit(index + 1, start + len(part)) if name.startswith(part, start) else None
-        else:
-            found = group(part, index, start)
-        if found is None:
+            return
+        part, is_hopeless = shape[index], True
+        for end in _ends(part, name, start):
+            for rest in fit(index + 1, end):
+                is_hopeless = False
+                yield rest if isinstance(part, str) else {part.number: name[start:end], **rest}
+        if is_hopeless:
             hopeless.add((index, start))
-        return found
-
-    def group(part: Group, index: int, start: int) -> dict[int, str] | None:
-        for end in range(len(name), start - 1, -1):
-            if part.pattern.matches(name[start:end]):
-                rest = fit(index + 1, end)
-                if rest is not None:
-                    return {part.number: name[start:end], **rest}
-        return None
 
     return fit(0, 0)
+
+
+def _ends(part: Part, name: str, start: int) -> Iterator[int]:
+    """Where a part may end that begins here, the last place first."""
+    if isinstance(part, str):
+        if name.startswith(part, start):
+            yield start + len(part)
+        return
+    for end in range(len(name), start - 1, -1):
+        if part.pattern.matches(name[start:end]):
+            yield end
 
 
 def _filled(shape: Shape, taken: dict[int, str]) -> str:
@@ -230,19 +252,6 @@ def _wrong(rule: str, why: str) -> ConfigError:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class NamingRouter:
-    """A router with the map that reads its names back."""
-
-    step: ChainStep
-    back: RenameMap
-
-    def undo(self, name: str) -> str:
-        """The name before the router; the name itself if it made no such name."""
-        before = self.back.undo(name)
-        return before if self.step.routed(before) == name else name
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenamingPolicy:
     """Names a topic by the map, then as `base` does, then by the routes. Heartbeats and internal topics keep
@@ -250,7 +259,7 @@ class RenamingPolicy:
 
     base: ReplicationPolicy
     renames: RenameMap = NO_RENAMES
-    routes: tuple[NamingRouter, ...] = ()
+    routes: tuple[RenameMap, ...] = ()
 
     @property
     def tracks_topic_sources(self) -> bool:
@@ -260,7 +269,7 @@ class RenamingPolicy:
         name = self.unrouted(source, topic)
         if self._is_renamed(topic):
             for route in self.routes:
-                name = route.step.routed(name)
+                name = route.apply(name)
         return name
 
     def unrouted(self, source: ClusterAlias, topic: str) -> str:
@@ -280,15 +289,29 @@ class RenamingPolicy:
             return self.upstream_topic(topic) or topic
         return names_back(self, topic)[-1]
 
-    def in_the_way(self, source: ClusterAlias, topic: str) -> str | None:
-        """Another topic whose copy would have the same name as this one's; None without one."""
+    def why_not(self, source: ClusterAlias, topic: str) -> str | None:
+        """Why the name of its copy forbids to copy a topic: it would not lead back to it. None if it does."""
         if not self._is_renamed(topic):
             return None
-        other = self.renames.in_the_way(topic)
-        if other is None and self.routes:
-            back = self.upstream_topic(self.format_remote_topic(source, topic))
-            other = None if back == topic else back
-        return other
+        name, key = self.format_remote_topic(source, topic), RENAME_KEY
+        other: str | None = self.renames.undo(self.renames.apply(topic))
+        if other == topic and self.routes:
+            other, key = self.upstream_topic(name), self._misleading(source, topic)
+        if other == topic:
+            return None
+        if other is None or self.format_remote_topic(source, other) != name:
+            return f"{key}: its copy would be called {name}, {_NOT_BACK}: exclude it"
+        rule = "a rule of its own, before the others" if key == RENAME_KEY else "another name"
+        return f"{key}: its copy would have the name of the copy of {other}: give it {rule}, or exclude it"
+
+    def _misleading(self, source: ClusterAlias, topic: str) -> str:
+        """The key of the first router whose name does not lead back, or of the last one."""
+        name = self.unrouted(source, topic)
+        for route in self.routes:
+            if route.in_the_way(name) is not None:
+                return route.key
+            name = route.apply(name)
+        return self.routes[-1].key
 
     def _before_routes(self, topic: str) -> str:
         if not self._is_renamed(topic):

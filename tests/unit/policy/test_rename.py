@@ -80,7 +80,7 @@ def test_rules_that_cannot_be_read_back_are_refused_before_anything_starts() -> 
         ("((a)b) -> $1", "none inside another"),
         ("([) -> $1", "not a valid regular expression"),
         ("a -> b/c", "not part of a topic name"),
-        ("(.*)-(.*) -> $2-$1", "and so would"),
+        ("(.*)-(.*) -> $2$1", "and so would"),
         ("a -> c; b -> c", "'b' would be called 'c', and so would 'a'"),
         ("x(.*) -> y$1; y(a) -> y$1", "and so would"),
         (f"(.*) -> {'n' * 249}$1", "not a valid topic name"),
@@ -90,6 +90,77 @@ def test_rules_that_cannot_be_read_back_are_refused_before_anything_starts() -> 
                 policy(rules)
             assert refused.value.reason == "RENAME_REFUSED"
             assert "twinlog.topic.rename" in str(refused.value)
+
+
+_ROUTED = (
+    # expression, replacement, topic, and its copy in Java
+    (r"(.+?)\.(.+)", "copy.$1.of.$2", "orders.eu.x", "copy.A.of.orders.eu.x"),
+    (r"A\.(orders|orders-eu)", "A.$1-copy", "orders-eu", "A.orders-copy-eu"),
+    (r"A\.(orders-eu|orders)", "A.$1-copy", "orders-eu", "A.orders-eu-copy"),
+    (r"(.*?)orders(.*)", "$1sales$2", "orders.orders", "A.sales.orders"),
+    (r"(.*)\.(.*)", "$2.$1", "a.a.b", "b.A.a.a"),
+    (r"(.*)\.(.*)", "$2.$1", "b.a.a", "a.A.b.a"),
+)
+
+
+@pytest.mark.parametrize(("regex", "replacement", "topic", "copy"), _ROUTED)
+def test_a_topic_is_copied_under_javas_name_which_leads_back_to_it(
+    regex: str, replacement: str, topic: str, copy: str
+) -> None:
+    """Lazy groups, and alternatives of which the first one takes less than the whole name."""
+    routed = policy("", **routers((regex, replacement)))
+    selector = TopicSelector(flow=Flow("A", "B"), policy=routed, topic_filter=topic_lists(".*"))
+    decision = selector.decide(topic)
+    assert (decision.selected, decision.remote_topic) == (True, copy), decision.rule
+    assert (routed.topic_source(copy), routed.upstream_topic(copy)) == ("A", topic)
+
+
+def routers(*pairs: tuple[str, str]) -> dict[str, str]:
+    """Names as keys of the file."""
+    names = [f"r{number}" for number in range(1, len(pairs) + 1)]
+    keys = {"transforms": ",".join(names)}
+    for name, (regex, replacement) in zip(names, pairs, strict=True):
+        keys |= {
+            f"transforms.{name}.type": "RegexRouter",
+            f"transforms.{name}.regex": regex,
+            f"transforms.{name}.replacement": replacement,
+        }
+    return keys
+
+
+def test_of_two_routers_each_is_undone_and_the_one_that_gives_two_topics_one_name_is_named() -> None:
+    both = policy("", **routers(_ROUTED[0][:2], (r"(.*)\.(orders|orders-eu)", "$1.$2-copy")))
+    selector = TopicSelector(flow=Flow("A", "B"), policy=both, topic_filter=topic_lists(".*"))
+    for topic, copy in (
+        ("orders.eu.x", "copy.A.of.orders.eu.x"),
+        ("orders-eu", "copy.A.of.orders-copy-eu"),
+        ("orders", "copy.A.of.orders-copy"),
+    ):
+        decision = selector.decide(topic)
+        assert (decision.selected, decision.remote_topic) == (True, copy), decision.rule
+        assert both.upstream_topic(copy) == topic
+    refused = selector.decide("orders-copy")
+    assert refused.reason is TopicReason.EXCLUDED
+    assert refused.rule.startswith("transforms.r2: its copy would have the name of the copy of orders:")
+
+
+@given(
+    st.sampled_from(_ROUTED),
+    st.sets(st.from_regex(r"[abx.-]{0,3}(orders|orders-eu)?[abx.-]{1,4}", fullmatch=True), max_size=8),
+)
+def test_routed_topics_are_left_out_only_where_two_would_get_one_name(
+    router: tuple[str, str, str, str], names: set[str]
+) -> None:
+    routed = policy("", **routers(router[:2]))
+    selector = TopicSelector(flow=Flow("A", "B"), policy=routed, topic_filter=topic_lists(".*", exclude=""))
+    copies = [selector.decide(name) for name in names]
+    taken = [each for each in copies if each.selected]
+    assert len({each.remote_topic for each in taken}) == len(taken)
+    for each in copies:
+        if "its copy would have the name" in each.rule and each.reason is TopicReason.EXCLUDED:
+            other = each.rule.partition("copy of ")[2].partition(":")[0]
+            assert other != each.topic
+            assert routed.format_remote_topic("A", other) == routed.format_remote_topic("A", each.topic)
 
 
 def test_a_topic_that_has_the_new_name_of_another_is_not_copied_and_says_why() -> None:
