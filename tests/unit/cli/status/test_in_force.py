@@ -1,5 +1,9 @@
 """What status says of a flow that somebody ordered, or that is left of what happened."""
 
+import json
+import re
+from importlib import resources
+
 from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.common.v1 import types_pb2
@@ -34,6 +38,17 @@ def test_a_delay_lent_cores_copies_that_lost_the_offsets_and_sparks_ui_are_in_fo
     ]
     _add_ordered(none := FlowRow(flow="A->B"), source.FlowStatus(flow=FLOW))
     assert none.in_force == []
+
+
+def test_what_the_file_orders_is_no_failure_on_the_page() -> None:
+    row, flow = FlowRow(flow="A->B"), source.FlowStatus(flow=FLOW, delay=Duration(seconds=45))
+    flow.spark_ui, flow.partitions_both_ways = "http://127.0.0.1:4040", 1
+    flow.lent_workers["box:17401, process 7"] = 2
+    flow.left_out_records["FILTERED"] = 3
+    _add_ordered(row, flow)
+    page = (resources.files("twinlog.cli.ui") / "page" / "parts.js").read_text()
+    (plain,) = re.findall(r"^const PLAIN = (.*);$", page, re.MULTILINE)
+    assert {each.kind for each in row.in_force} <= set(json.loads(plain))
 
 
 def test_a_limit_comes_with_the_command_that_ends_it() -> None:
