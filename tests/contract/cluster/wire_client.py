@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -108,32 +108,17 @@ async def produce(
     return found.error_code, found.base_offset
 
 
-async def fetch(client: WireClient, topic: str, offset: int, **more: Any) -> Any:
-    answer = await fetch_topics(client, {topic: offset}, **more)
-    return answer.responses[0].partitions[0]
-
-
-async def fetch_topics(
-    client: WireClient,
-    at: Mapping[str, int],
-    *,
-    session: tuple[int, int] = (0, -1),
-    forgotten: Sequence[str] = (),
-    epoch: int = -1,
-    max_bytes: int = 1 << 20,
+async def fetch(
+    client: WireClient, topic: str, offset: int, *, epoch: int = -1, max_bytes: int = 1 << 20
 ) -> Any:
-    """From these offsets; `session` is (id, epoch)."""
-    parts = {
-        topic: {
-            "partition": 0,
-            "current_leader_epoch": epoch,
-            "fetch_offset": offset,
-            "log_start_offset": -1,
-            "partition_max_bytes": max_bytes,
-        }
-        for topic, offset in at.items()
+    part = {
+        "partition": 0,
+        "current_leader_epoch": epoch,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": max_bytes,
     }
-    return await client.ask(
+    answer = await client.ask(
         "fetch",
         _FETCH,
         replica_id=-1,
@@ -141,11 +126,12 @@ async def fetch_topics(
         min_bytes=1,
         max_bytes=1 << 20,
         isolation_level=1,
-        session_id=session[0],
-        session_epoch=session[1],
-        topics=[{"topic": topic, "partitions": [part]} for topic, part in parts.items()],
-        forgotten_topics_data=[{"topic": topic, "partitions": [0]} for topic in forgotten],
+        session_id=0,
+        session_epoch=-1,
+        topics=[{"topic": topic, "partitions": [part]}],
+        forgotten_topics_data=[],
     )
+    return answer.responses[0].partitions[0]
 
 
 async def offset_at(client: WireClient, topic: str, timestamp_ms: int) -> tuple[Any, ...]:

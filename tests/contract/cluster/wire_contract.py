@@ -13,7 +13,6 @@ from contract.cluster.wire_client import (
     batch_bytes,
     end,
     fetch,
-    fetch_topics,
     new_identity,
     offset_at,
     produce,
@@ -107,33 +106,6 @@ class WireContract:
         records = decode_batch(found)
         assert [(each.offset, each.timestamp_ms) for each in records] == [(0, 1_000), (1, 1_001)]
         assert [each.value for each in records] == [b"a" * 300, b"b" * 300]
-
-    async def test_a_fetch_session_tells_only_what_is_new(self, rig: ClusterRig) -> None:
-        topics = [await new_topic(rig.cluster, f"session-{number}") for number in range(2)]
-        async with wire_client(rig) as client:
-            await produce(client, topics[0], batch_bytes(b"a"))
-
-            async def told(session: tuple[int, int], at: dict[str, int], *forgotten: str) -> Any:
-                answer = await fetch_topics(client, at, session=session, forgotten=forgotten)
-                parts = {each.topic: each.partitions[0] for each in answer.responses}
-                sizes = {name: len(part.records or b"") for name, part in parts.items()}
-                return answer.error_code, answer.session_id, sizes
-
-            size = len(batch_bytes(b"a"))
-            code, session_id, sizes = await told((0, 0), dict.fromkeys(topics, 0))
-            assert (code, sizes) == (ErrorCode.none, {topics[0]: size, topics[1]: 0})
-            assert session_id > 0
-            news = partial(told, (session_id, 1))
-            assert await news({topics[0]: 1}) == (ErrorCode.none, session_id, {})
-            await produce(client, topics[1], batch_bytes(b"b"))
-            news = partial(told, (session_id, 2))
-            assert await news({}) == (ErrorCode.none, session_id, {topics[1]: size})
-            assert await told((session_id, 2), {}) == (ErrorCode.invalid_fetch_session_epoch, 0, {})
-            assert await told((session_id, 3), {}, topics[1]) == (ErrorCode.none, session_id, {})
-            await produce(client, topics[0], batch_bytes(b"c"))
-            assert await told((session_id, 4), {}) == (ErrorCode.none, session_id, {topics[0]: size})
-            assert await told((session_id, -1), {topics[0]: 0}) == (ErrorCode.none, 0, {topics[0]: 2 * size})
-            assert await told((session_id, 5), {}) == (ErrorCode.fetch_session_id_not_found, 0, {})
 
     async def test_offsets_by_kind_and_time(self, rig: ClusterRig) -> None:
         topic = await new_topic(rig.cluster, "kinds")

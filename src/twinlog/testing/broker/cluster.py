@@ -15,7 +15,6 @@ from twinlog.testing.broker.appending import append_marker
 from twinlog.testing.broker.faults import Quotas
 from twinlog.testing.broker.groups import Groups
 from twinlog.testing.broker.log import LogSettings, PartitionLog
-from twinlog.testing.broker.partitions import FetchSessions
 from twinlog.testing.broker.partitions import Node as Node
 from twinlog.testing.broker.partitions import Partition as Partition
 from twinlog.testing.broker.partitions import Topic as Topic
@@ -80,7 +79,6 @@ class ClusterOutages:
     def node_down(self, node_id: int) -> None:
         """The broker is away: its partitions are led by others in sync, or by nobody."""
         self.nodes[node_id].is_up = False
-        self.nodes[node_id].fetch_sessions = FetchSessions()
         if self.controller_id == node_id:
             self.controller_id = next(iter(self.live_ids), NO_LEADER)
         for partition in self.partitions():

@@ -9,7 +9,7 @@ from twinlog.batches import open_records
 from twinlog.testing.broker.calls import Call, Handlers, epoch_error, wait_until
 from twinlog.testing.broker.codec import Fields
 from twinlog.testing.broker.log import PartitionLog
-from twinlog.testing.broker.partitions import NO_SESSION, AskedTopic, Partition, Topic
+from twinlog.testing.broker.partitions import Partition, Topic
 
 # ListOffsets and OffsetForLeaderEpoch.
 
@@ -108,6 +108,7 @@ def _end(call: Call, topic: str, asked: Any) -> Fields:
     return {**answer, "leader_epoch": epoch, "end_offset": end_offset}
 
 
+_NO_SESSION = 0
 _TOPIC_ID_VERSION = 13
 _FOLLOWER_VERSION = 11
 """From here on consumers read from followers (KIP-392)."""
@@ -116,26 +117,24 @@ _LARGEST = (1 << 31) - 1
 
 @HANDLERS.serves("fetch")
 async def fetch(call: Call) -> Fields:
-    """Wait for the least number of bytes, at most as long as the client said."""
-    session, error, is_first = call.node.fetch_sessions.of(call.body, call.cluster.random)
-    if error:
-        return {"error_code": error, "session_id": NO_SESSION, "responses": []}
-    read = _Read(call, session.topics)
+    """Wait for the least number of bytes, at most as long as the client said. As a broker without room for
+    sessions (KIP-227), which no client of ours wants, it tells everything each time."""
+    read = _Read(call)
     partitions = [each for each in read.partitions() if each is not None]
     await wait_until(partitions, lambda: read.is_enough(), call.body.max_wait.total_seconds())
     return {
         "error_code": ErrorCode.none,
-        "session_id": session.session_id,
-        "responses": session.news(read.responses, is_first=is_first),
+        "session_id": _NO_SESSION,
+        "responses": read.responses,
     }
 
 
 class _Read:
     """One look at all partitions of a request; a later look replaces it."""
 
-    def __init__(self, call: Call, topics: Sequence[AskedTopic]) -> None:
+    def __init__(self, call: Call) -> None:
         self._call = call
-        self._topics = topics
+        self._topics: Sequence[Any] = call.body.topics
         self._left_bytes = 0
         self._has_error = False
         self.responses: list[Fields] = []
@@ -156,22 +155,24 @@ class _Read:
         self.responses = [self._read_topic(asked) for asked in self._topics]
         return self._has_error or not self._topics or before - self._left_bytes >= body.min_bytes
 
-    def _topic(self, asked: AskedTopic) -> Topic | None:
-        if asked.topic_id is not None:
-            return self._call.cluster.topic_by_id(asked.topic_id)
-        return self._call.cluster.topics.get(asked.name or "")
+    @property
+    def _is_by_id(self) -> bool:
+        return self._call.version >= _TOPIC_ID_VERSION
 
-    def _read_topic(self, asked: AskedTopic) -> Fields:
+    def _topic(self, asked: Any) -> Topic | None:
+        if self._is_by_id:
+            return self._call.cluster.topic_by_id(asked.topic_id)
+        return self._call.cluster.topics.get(asked.topic)
+
+    def _read_topic(self, asked: Any) -> Fields:
         topic = self._topic(asked)
         parts = [self._read_partition(topic, each) for each in asked.partitions]
-        if asked.topic_id is not None:
-            return {"topic_id": asked.topic_id, "partitions": parts}
-        return {"topic": asked.name, "partitions": parts}
+        named = {"topic_id": asked.topic_id} if self._is_by_id else {"topic": asked.topic}
+        return {**named, "partitions": parts}
 
     def _read_partition(self, topic: Topic | None, asked: Any) -> Fields:
         if topic is None:
-            by_id = self._call.version >= _TOPIC_ID_VERSION
-            error = ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
+            error = ErrorCode.unknown_topic_id if self._is_by_id else ErrorCode.unknown_topic_or_partition
             return self._failed(asked, error)
         partition, error = self._readable(topic.name, asked)
         if partition is None or error:
