@@ -3,7 +3,7 @@ clusters, in different orders, so no offset of one log has its place in the othe
 
 An answer is never ahead for either origin: what the group has not read of the cluster's own records lies
 behind the one bound, and of those that came from the other cluster behind the other; the lower one counts.
-Records between the two may be read again.
+Records between the two are read again, as are those behind their offset syncs.
 
 A group that has read the whole log has read everything that was copied to it. It continues where the flow
 back stands: what lies before that came from there, or is copied.
@@ -219,7 +219,10 @@ class BothWaysTranslator:
         offset = min(out.downstream_offset or 0, back.downstream_offset or 0)
         if offset > there.end:
             return without_floor(f"{_BOTH}: it would be {offset}, but the log there ends at {there.end}")
+        again = _read_again((out, back), position.next_offset, there, there.begin(offset))
         words = f"{_BOTH}: {out.message}; {back.message}"
+        if again:
+            words += f": at most {again} records are read again"
         return _told(Verdict.FLOOR, offset, there, words)
 
     def _bound(
@@ -238,6 +241,7 @@ class BothWaysTranslator:
                 verdict=Verdict.FLOOR,
                 downstream_offset=there.start,
                 message=f"{answer.message}: from the start",
+                between=position.next_offset,
             )
         if answer.verdict is not Verdict.NO_SYNC:
             return answer
@@ -245,9 +249,28 @@ class BothWaysTranslator:
             return without_floor(_NOT_TOLD)
         if not flows.copied_nothing_out:
             message = "offset syncs of what was copied that way may be lost: from the start"
-            return Translation(verdict=Verdict.FLOOR, downstream_offset=there.start, message=message)
+            return Translation(
+                verdict=Verdict.FLOOR,
+                downstream_offset=there.start,
+                message=message,
+                between=position.next_offset,
+            )
         message = "nothing was copied that way"
         return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)
+
+
+def _read_again(bounds: Collection[Translation], read: int, there: LogBounds, begin: int) -> int:
+    """At most so many of the first `read` records here lie there from `begin` on, each once.
+
+    What came one way lies there below its bound, or here behind its offset sync; where nothing came that way,
+    there at or above the bound.
+    """
+    below_or_above = 0
+    for bound in bounds:
+        offset = max(bound.downstream_offset or 0, begin)
+        below_or_above += there.end - offset if bound.between is None else offset - begin
+    behind = max(bound.between or 0 for bound in bounds)
+    return min(read, there.end - begin, below_or_above + behind)
 
 
 def _told(verdict: Verdict, offset: int, there: LogBounds, message: str) -> Translation:

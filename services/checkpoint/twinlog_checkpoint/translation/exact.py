@@ -29,6 +29,7 @@ from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,
     Verdict,
+    counted,
     past_end,
     within,
     without_floor,
@@ -177,7 +178,7 @@ class ExactTranslator:
     """Held while a partition is aligned: who asks meanwhile waits, and takes what was found."""
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        translations = {position: self.floor.translate_one(position) for position in positions}
+        translations = {position: counted(self.floor.translate_one(position)) for position in positions}
         by_partition: dict[TopicPartition, list[SourcePosition]] = {}
         for position, translation in translations.items():
             if translation.verdict is not Verdict.NOT_READY:

@@ -15,6 +15,7 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Translator,
     Verdict,
+    counted,
     within,
     without_floor,
 )
@@ -51,7 +52,7 @@ class RoutedTranslator:
         logs = await bounds_or_errors(self.target.admin, set(copies.values()), OffsetSpec.LATEST)
         return {
             each: self.target.unread(log := logs.get(copies[each.partition]))
-            or _placed(self.floor.translate_one(each), log)
+            or _placed(counted(self.floor.translate_one(each)), log)
             for each in positions
         }
 

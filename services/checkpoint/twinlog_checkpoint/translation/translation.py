@@ -88,12 +88,17 @@ class Translation:
     """TOO_OLD on the way back: from here on offsets have a place."""
     topic_ids: TopicIds | None = None
     """Of the topics here and there of which both offsets are; None = not asked."""
+    between: int | None = None
+    """Of a floor: at most so many records lie between its offset sync and the position. None = no sync is
+    counted from."""
 
 
 class FloorRule(Protocol):
     """A translation that reads no logs: what is left when the logs give nothing."""
 
-    def translate_one(self, position: SourcePosition) -> Translation: ...
+    def translate_one(self, position: SourcePosition) -> Translation:
+        """The message says nothing of the records between: see `counted`."""
+        ...
 
 
 class Translator(Protocol):
@@ -154,20 +159,22 @@ class FloorTranslator:
         self._store = store
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        return {position: self.translate_one(position) for position in positions}
+        return {position: counted(self.translate_one(position)) for position in positions}
 
     def translate_one(self, position: SourcePosition) -> Translation:
         answer = self._store().translate(position.partition, position.next_offset)
         verdict = _VERDICTS[answer.outcome]
-        sync = answer.sync
+        sync, between = answer.sync, None
         if verdict is Verdict.FLOOR and sync is not None:
             message = f"by the offset sync {sync.upstream_offset} -> {sync.downstream_offset}"
-            message += _between(position.next_offset - sync.upstream_offset - 1)
+            between = max(0, position.next_offset - sync.upstream_offset - 1)
         elif verdict is Verdict.TOO_OLD and sync is not None:
             message = f"older than the earliest usable offset sync, which is of offset {sync.upstream_offset}"
         else:
             message = _MESSAGES[verdict]
-        return Translation(verdict=verdict, downstream_offset=answer.downstream_offset, message=message)
+        return Translation(
+            verdict=verdict, downstream_offset=answer.downstream_offset, message=message, between=between
+        )
 
 
 class PairsFloor:
@@ -209,11 +216,14 @@ class PairsFloor:
         return Translation(
             verdict=Verdict.FLOOR,
             downstream_offset=pair.downstream if at_pair else pair.downstream + 1,
-            message=f"by the offset sync that has {pair.upstream} here and {pair.downstream} there"
-            + _between(position.next_offset - pair.upstream - 1),
+            message=f"by the offset sync that has {pair.upstream} here and {pair.downstream} there",
+            between=max(0, position.next_offset - pair.upstream - 1),
         )
 
 
-def _between(records: int) -> str:
-    """No more are read again from a copy that has each record once, and none of a former topic."""
-    return f": at most {records} records lie between" if records > 0 else ""
+def counted(floor: Translation) -> Translation:
+    """With the records between in its message. No more are read again from a copy that has each record once,
+    and none of a former topic."""
+    if not floor.between:
+        return floor
+    return replace(floor, message=f"{floor.message}: at most {floor.between} records lie between")

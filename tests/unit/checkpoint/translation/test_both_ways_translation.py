@@ -1,7 +1,9 @@
 """Where a group continues in a topic that is copied both ways, by what is known of both flows."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 
@@ -11,8 +13,10 @@ from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothFlows, BothWaysTranslator, Copied
 from twinlog_checkpoint.translation.exact import LogSide
+from twinlog_checkpoint.translation.history import OffsetPair, PairHistory
 from twinlog_checkpoint.translation.translation import (
     FloorRule,
+    PairsFloor,
     SourcePosition,
     Translation,
     Verdict,
@@ -42,8 +46,8 @@ class Rig:
     here: FakeCluster = field(default_factory=lambda: FakeCluster("A"))
     there: FakeCluster = field(default_factory=lambda: FakeCluster("B"))
 
-    async def translator(self) -> BothWaysTranslator:
-        for cluster, count in ((self.here, 4), (self.there, 3)):
+    async def translator(self, here: int = 4, there: int = 3) -> BothWaysTranslator:
+        for cluster, count in ((self.here, here), (self.there, there)):
             cluster.add_topic(P.topic)
             async with cluster.writer() as writer:
                 for _ in range(count):
@@ -77,6 +81,101 @@ class Rig:
             otherwise=Otherwise(),
             clock=self.clock,
         )
+
+
+def by_syncs(pairs: PairHistory) -> PairsFloor:
+    return PairsFloor(lambda: True, lambda _partition: pairs)
+
+
+async def merged_logs(rig: Rig, seed: int) -> tuple[list[str], list[str], BothWaysTranslator]:
+    """Records that two applications have written and two flows copied, with a sync now and then."""
+    chance = Random(seed)
+    logs: tuple[list[str], list[str]] = ([], [])
+    positions, ends = [0, 0], [0, 0]
+    histories = (PairHistory(), PairHistory())
+    weights = [chance.choice((0, 1, 1, 5)) for _ in range(4)]
+    sync_share = chance.choice((0.05, 0.3, 1))
+    for side, first in ((0, chance.choice((0, 40))), (1, chance.choice((0, 40)))):
+        logs[side].extend(f"{'ab'[side]}{number}" for number in range(first))
+    for step in range(200):
+        action = chance.choices(range(4), [weight + 0.01 for weight in weights])[0]
+        side = action % 2
+        if action < 2:
+            logs[side].append(f"{'ab'[side]}w{step}")
+        elif positions[side] < len(logs[side]):
+            record = logs[side][positions[side]]
+            if record[0] == "ab"[side]:
+                here = positions[side], len(logs[1 - side])
+                logs[1 - side].append(record)
+                if not ends[side] or chance.random() < sync_share:
+                    histories[side].on_sync(OffsetPair(*(here if side == 0 else here[::-1])))
+                ends[side] = len(logs[1 - side])
+            positions[side] += 1
+    translator = await rig.translator(len(logs[0]), len(logs[1]))
+
+    async def told() -> Mapping[TopicPartition, Copied]:
+        return {P: Copied(positions[0], ends[0], TopicIds("a", "b"))}
+
+    async def told_back() -> Mapping[TopicPartition, Copied]:
+        return {P: Copied(positions[1], ends[1], TopicIds("b", "a"))}
+
+    translator.told, translator.told_back = told, told_back
+    translator.floors = lambda _ids: (by_syncs(histories[0]), by_syncs(histories[1]))
+    return *logs, translator
+
+
+@pytest.mark.parametrize("seed", range(60))
+async def test_no_group_skips_a_record_or_reads_more_again_than_it_is_told(seed: int) -> None:
+    rig = Rig()
+    here, there, translator = await merged_logs(rig, seed)
+    places = [SourcePosition(partition=P, next_offset=offset) for offset in range(len(here))]
+    await translator.translate(places)
+    rig.clock.advance(SETTLED_SECONDS)
+    for place, answer in (await translator.translate(places)).items():
+        begin, read = answer.downstream_offset, set(here[: place.next_offset])
+        assert begin is not None
+        assert set(there[:begin]) <= read, answer
+        found = re.findall(r"at most (\d+) records", answer.message)
+        assert len(found) <= 1, answer
+        assert len(read & set(there[begin:])) <= sum(map(int, found)), (place, answer)
+
+
+@pytest.mark.parametrize(("next_offset", "offset", "most"), [(1300, 203, 1300), (1000, 0, 1000)])
+async def test_the_figure_counts_what_lies_between_the_two_bounds(
+    next_offset: int, offset: int, most: int
+) -> None:
+    """Each side had a thousand records before anything was copied."""
+    translator = await Rig().translator(2000, 2000)
+    out, back = PairHistory(), PairHistory()
+    out.on_sync(OffsetPair(0, 1000))
+    out.on_sync(OffsetPair(999, 1999))
+    back.on_sync(OffsetPair(1000, 0))
+    back.on_sync(OffsetPair(1202, 202))
+    translator.floors = lambda _ids: (by_syncs(out), by_syncs(back))
+    place = SourcePosition(partition=P, next_offset=next_offset)
+    answer = (await translator.translate([place]))[place]
+    assert answer.downstream_offset == offset
+    assert answer.message.endswith(f": at most {most} records are read again")
+
+
+async def test_what_a_flow_has_copied_and_not_told_yet_counts_as_read_again() -> None:
+    rig = Rig()
+    translator = await rig.translator(here=5)
+    back = PairHistory()
+    back.on_sync(OffsetPair(3, 2))
+    translator.floors = lambda _ids: (NoSync(), by_syncs(back))
+    place = SourcePosition(partition=P, next_offset=4)
+    await translator.translate([place])
+    rig.clock.advance(SETTLED_SECONDS)
+    async with rig.there.writer() as writer:
+        for _ in range(2):
+            await writer.append(P, key=None, value=b"x")
+    answer = (await translator.translate([place]))[place]
+    assert answer.downstream_offset == 3
+    assert answer.message.endswith(
+        "nothing was copied that way; by the offset sync that has 3 here and 2 there:"
+        " at most 2 records are read again"
+    )
 
 
 @pytest.mark.parametrize(
