@@ -55,9 +55,9 @@ class Delivery:
         """`on_failure` is called once, when `failure` is set."""
         self.failure: KafkaError | None = None
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
+        """The partitions that caused `failure`, if it is about partitions."""
         self.without_leader: dict[TopicPartition, KafkaError] = {}
         """What waits for a leader, and why there is none."""
-        """The partitions that caused `failure`, if it is about partitions."""
         self._on_failure = on_failure
         self._alias = session.alias
         self._settings = settings

@@ -290,13 +290,18 @@ class TransactionPartitions:
             ended = self._guard.ended_before(self._loop.time() - self._settings.end_look_seconds)
             if ended:
                 self._guard.look(self._connections(client, ended), self._identity.producer_id)
-                self._routes.refresh_if_stale(client, ended, self._refuse, self._loop.time())
+                self._routes.refresh_if_stale(client, ended, self._leaderless, self._loop.time())
         except KafkaError as error:
             if not error.retriable:
                 self._fail(error)
         finally:
             self._look_timer = None
             self._look_later()
+
+    def _leaderless(self, found: Mapping[TopicPartition, KafkaError]) -> None:
+        """Nothing is sent to those that may get a leader: they are looked at again."""
+        if gone := {partition: error for partition, error in found.items() if not error.retriable}:
+            self._refuse(gone)
 
     def _connections(
         self, client: DataClient, partitions: Iterable[TopicPartition]
