@@ -194,6 +194,8 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
             return PeerUnavailableError(
                 f"{peer} did not answer in time", reason="PEER_TIMEOUT", metadata=metadata
             )
+        case grpc.StatusCode.NOT_FOUND:
+            return NotFoundError(f"{peer}: {details}", reason="GRPC_NOT_FOUND", metadata=metadata)
         case grpc.StatusCode.UNIMPLEMENTED:
             return StateError(
                 f"{peer} does not know this method: is it another service, or another version? ({details})",
