@@ -23,12 +23,19 @@ def _told(plan: MovePlan) -> str:
     return "\n".join((*plan.warnings, *plan.blockers, *(entry.message for entry in plan.partitions)))
 
 
-async def test_a_copy_without_a_leader_keeps_its_place_in_the_plan() -> None:
+@pytest.mark.parametrize("known_by", ["table", "checkpoints"])
+async def test_a_copy_without_a_leader_keeps_its_place_in_the_plan(known_by: str) -> None:
+    """A process that owns the flow anew cannot read the checkpoints; one that has started has no table."""
     async with move_rig() as rig:
         await _with_a_group(rig)
         known = rig.fakes.checkpoints()[-1].downstream_offset
+        if known_by == "table":
+            rig.parts.history.clear()
+        else:
+            rig.parts.checkpointer.table.replace_all([], now_ms=0)
         kill_leader(rig.logs.target, COPY)
         plan = await rig.served.failover.plan(MoveOptions(wait_seconds=0))
+        accepting = await rig.served.failover.plan(ACCEPTING)
     (entry,) = plan.partitions
     assert (entry.action, entry.translation.verdict) == (
         MoveAction.SKIP_NO_OFFSET,
@@ -36,6 +43,7 @@ async def test_a_copy_without_a_leader_keeps_its_place_in_the_plan() -> None:
     )
     assert entry.to_offset == known
     assert any("could not be translated now" in blocker for blocker in plan.blockers)
+    assert any("could not be translated now" in note for note in accepting.warnings)
     told = _told(plan)
     assert "has no leader" in told
     for untrue in ("does not exist", "not visible", "--accept-loss"):

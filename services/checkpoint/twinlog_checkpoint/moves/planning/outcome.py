@@ -85,8 +85,13 @@ def place_blockers(
     ]
     if nowhere:
         reasons.append(_without_place(nowhere))
-    silent = {group: message for group, message in unread(partitions).items() if group not in stay}
-    return reasons + _not_now(silent)
+    return reasons + not_now(partitions)
+
+
+def not_now(partitions: Sequence[MovePartition]) -> list[str]:
+    """Name the groups that could go on with what cannot be translated for now."""
+    stay = staying(partitions)
+    return _not_now({group: why for group, why in unread(partitions).items() if group not in stay})
 
 
 def unread_blockers(partitions: Sequence[MovePartition]) -> list[str]:

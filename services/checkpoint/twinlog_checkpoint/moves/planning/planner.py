@@ -18,7 +18,7 @@ from twinlog.write_blocks import held_fences, is_holder
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.decision import CopyStates, shown_move
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
-from twinlog_checkpoint.moves.planning.outcome import place_blockers
+from twinlog_checkpoint.moves.planning.outcome import not_now, place_blockers
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import ahead_told, foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
@@ -243,7 +243,8 @@ class MovePlanner:
                 foreign=foreign,
                 last=shown_move(moves),
             ),
-            [*ahead, *due.notes],
+            # Accepted losses do not block: a run moves the other offsets.
+            [*ahead, *(not_now(partitions) if options.accept_loss else ()), *due.notes],
         )
 
     async def done(

@@ -233,9 +233,13 @@ class Route:
         return self.away.history.wrote_further(group, to_partition, offset, upstream=upstream)
 
     def last_known(self, group: str, to_partition: TopicPartition | None) -> int | None:
-        """Where the last checkpoint puts a group there; None where there is none."""
+        """Where the last translation, or else the last checkpoint, puts a group there; None where there is
+        none. While a cluster is away a new owner has no checkpoints yet."""
         if self.away is None or to_partition is None:
             return None
+        known = self.away.checkpointer.table.last_translation(group, to_partition)
+        if known is not None:
+            return known.downstream_offset
         checkpoint = self.away.history.latest(group).get(to_partition)
         return None if checkpoint is None or self.away.is_void(checkpoint) else checkpoint.downstream_offset
 
