@@ -9,6 +9,8 @@ from simulated import histories
 from simulated.histories import DEFAULT, IDENTITY
 from simulated.test_whole_life import FILE, copied
 from simulated.world import ONE_BROKER, SERVICES, World, live
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.heartbeat.v1.heartbeat_service_pb2_grpc import HeartbeatServiceStub
@@ -37,6 +39,7 @@ from twinlog.wire.offset_sync import decode_offset_sync
 EVERYBODY = "User:*"
 OF_PROVIDERS = frozenset({Operation.ALTER, Operation.CLUSTER_ACTION})
 SOURCE_ADDRESS = "127.0.0.1:17401"
+CHECKPOINT_ADDRESS = "127.0.0.1:17402"
 HEARTBEAT_ADDRESS = "127.0.0.1:17403"
 BEATS = f"{ONE_BROKER}A->B.enabled = true\nemit.heartbeats.interval.seconds = 1\n"
 
@@ -205,6 +208,50 @@ def test_a_copy_whose_leader_is_gone_says_so(tmp_path: Path) -> None:
             assert any(each.source.topic == "heartbeats" for each in stand)
 
     live(life())
+
+
+def test_a_plan_has_a_row_of_the_group_whose_coordinator_is_gone(tmp_path: Path) -> None:
+    """The group does not exist there, and whether one of its members has come is not known."""
+
+    async def life() -> None:
+        async with World(tmp_path, f"{BEATS}A->B.topics = orders\n", seed=1, node_count=3) as world:
+            source, target = world.on["A"], world.on["B"].cluster
+            source.cluster.create_topic("orders")
+            for number in range(9):
+                source.produce("orders", 0, b"%d" % number)
+            world.start(*SERVICES)
+            for group in ("away", "here"):
+                source.commit(group, "orders", {0: 5})
+            await world.pause(60)
+            before = await plan(world)
+            assert [each.action for each in before.partitions] == [pb2.MOVE_ACTION_WRITE] * 2
+            target.moved_coordinators[0, "away"] = 2
+            await world.kafka["B"].stop_node(2)
+            await world.pause(60)
+            after = await plan(world)
+            away, here = after.partitions
+            assert (away.group, away.action, away.verdict) == (
+                "away",
+                pb2.MOVE_ACTION_SKIP_NO_OFFSET,
+                pb2.VERDICT_TARGET_UNREADABLE,
+            )
+            assert (here.group, here.action) == ("here", pb2.MOVE_ACTION_WRITE)
+            assert away.to_offset == here.to_offset == before.partitions[0].to_offset
+            assert any("away: cluster B: " in each for each in after.blockers)
+
+    live(life())
+
+
+async def plan(world: World) -> pb2.MovePlan:
+    """Of a failover."""
+    async with MemoryRpc(world.rpc).insecure_channel(CHECKPOINT_ADDRESS) as channel:
+        request = pb2.PlanMoveRequest(flow=Flow(source="A", target="B"), kind=pb2.MOVE_KIND_FAILOVER)
+        told = CheckpointServiceStub(channel).PlanMove(request, timeout=600)
+        events = [event async for event in told]
+    whole = events[-1].plan
+    for event in events:
+        whole.partitions.extend(event.part.partitions)
+    return whole
 
 
 async def path(world: World) -> heartbeat.FlowDelay:

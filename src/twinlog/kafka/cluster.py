@@ -208,12 +208,13 @@ class GroupAdminMixin:
             return {}
         described = await self._descriptions.describe(group_ids)
         descriptions = {group_id: _description(group_id, answer) for group_id, answer in described.items()}
-        if any(_is_dead(answer) for answer in descriptions.values()):
-            # To the request of classic groups all others do not exist.
-            listed = await list_groups(self._wire, "describe groups")
-            for group_id, answer in descriptions.items():
-                if _is_dead(answer) and group_id in listed and listed[group_id].group_type != _CLASSIC:
-                    descriptions[group_id] = _listed_description(group_id, listed[group_id])
+        # To the request of classic groups all others do not exist.
+        dead = [group_id for group_id, answer in descriptions.items() if _is_dead(answer)]
+        for group_id, listed in (await self._descriptions.listed(dead)).items():
+            if isinstance(listed, KafkaError):
+                descriptions[group_id] = listed
+            elif listed is not None and listed.group_type != _CLASSIC:
+                descriptions[group_id] = _listed_description(group_id, listed)
         return descriptions
 
     async def group_offsets(

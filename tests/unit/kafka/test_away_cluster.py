@@ -156,3 +156,30 @@ async def test_that_a_cluster_is_away_is_an_error_of_each_topic_that_is_describe
     for error in described.values():
         assert isinstance(error, TransientKafkaError)
         assert error.reason in AWAY_REASONS
+
+
+async def test_a_broker_that_is_away_is_an_error_of_the_groups_that_it_coordinates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a quorum of controllers it stays in the metadata. That groups do not exist is told by those
+    that coordinate them."""
+    async with FakeKafka(node_count=3) as kafka:
+        monkeypatch.setattr(kafka.cluster, "node_down", lambda _node_id: None)
+        homes: dict[str, int] = {}
+        for group_id in (f"group-{number}" for number in range(9)):
+            node = kafka.cluster.coordinator(0, group_id)
+            assert node is not None
+            homes[group_id] = node.node_id
+        gone = homes["group-0"]
+        properties = {"bootstrap.servers": kafka.bootstrap}
+        async with open_cluster("B", properties, timeout_seconds=TIMEOUT_SECONDS) as cluster:
+            assert not any(
+                isinstance(each, KafkaError) for each in (await cluster.describe_groups(homes)).values()
+            )
+            await kafka.stop_node(gone)
+            described = await cluster.describe_groups(homes)
+    unread = {group_id: each for group_id, each in described.items() if isinstance(each, KafkaError)}
+    assert unread.keys() == {group_id for group_id, home in homes.items() if home == gone} < homes.keys()
+    for error in unread.values():
+        assert f"broker {gone} cannot be reached" in str(error)
+    assert {each.state for each in described.values() if not isinstance(each, KafkaError)} == {"DEAD"}

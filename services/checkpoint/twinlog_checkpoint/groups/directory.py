@@ -309,17 +309,13 @@ def _by_topic(known: Mapping[str, ReplicatedTopic]) -> Routes:
     return found
 
 
-# Reads about groups in which a single failed answer is an error.
-
-
-async def group_states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str]:
-    """Return the state of each group. Raises KafkaError if one of them cannot be read."""
-    states: dict[str, str] = {}
-    for group, description in (await admin.describe_groups(groups) if groups else {}).items():
-        if isinstance(description, KafkaError):
-            raise description
-        states[group] = description.state
-    return states
+async def group_states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, str | KafkaError]:
+    """Return the state of each group, or why it cannot be read. Raises KafkaError."""
+    described = await admin.describe_groups(groups) if groups else {}
+    return {
+        group: answer if isinstance(answer, KafkaError) else answer.state
+        for group, answer in described.items()
+    }
 
 
 async def readable_offsets(

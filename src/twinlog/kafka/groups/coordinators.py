@@ -129,10 +129,11 @@ async def ask_about_groups(
     ask: Ask[T],
     *,
     doing: str,
+    per_request: int = GROUPS_PER_REQUEST,
 ) -> dict[str, T | KafkaError]:
     """The answer of each group, or its error. Bounded by the session's time-out. Errors contain `doing`,
     followed by the group's name."""
-    asking = _Asking(session, coordinators, ask, doing)
+    asking = _Asking(session, coordinators, ask, doing, per_request)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(session.timeout_seconds):
             await asking.run(sorted(set(group_ids)))
@@ -151,6 +152,7 @@ class _Asking(Generic[T]):
     coordinators: GroupCoordinators
     ask: Ask[T]
     doing: str
+    per_request: int
     _places: defaultdict[int, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_PER_BROKER))
     )
@@ -186,8 +188,8 @@ class _Asking(Generic[T]):
             else:
                 again.append(group_id)
         for node_id, theirs in by_node.items():
-            for begin in range(0, len(theirs), GROUPS_PER_REQUEST):
-                chunk = theirs[begin : begin + GROUPS_PER_REQUEST]
+            for begin in range(0, len(theirs), self.per_request):
+                chunk = theirs[begin : begin + self.per_request]
                 tasks.create_task(self._ask(node_id, chunk, tasks), name=f"{doing} of broker {node_id}")
         self._ask_again(again, tasks)
 

@@ -204,10 +204,7 @@ async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGr
 
     async def ask(node_id: int) -> None:
         try:
-            answer = await session.send(node_id, SchemaRequest("list_groups", range(6), {}), doing)
-            if answer.error_code:
-                raise from_code(answer.error_code, doing, alias=session.alias, detail=f"broker {node_id}")
-            found.update(_listed(answer))
+            found.update(await _listed_by(session, node_id, doing))
         except KafkaError as error:
             failures.append(error)
 
@@ -221,6 +218,14 @@ async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGr
     if failures:
         raise failures[0]
     return found
+
+
+async def _listed_by(session: BrokerSession, node_id: int, doing: str) -> dict[str, ListedGroup]:
+    """Those that one broker coordinates. Raises KafkaError."""
+    answer = await session.send(node_id, SchemaRequest("list_groups", range(6), {}), doing)
+    if answer.error_code:
+        raise from_code(answer.error_code, doing, alias=session.alias, detail=f"broker {node_id}")
+    return _listed(answer)
 
 
 def _listed(answer: Any) -> dict[str, ListedGroup]:
@@ -285,6 +290,24 @@ class GroupDescriptionsClient:
             return {name: self._told(name, groups.get(name), doing) for name in names}
 
         return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
+
+    async def listed(self, group_ids: Collection[str]) -> dict[str, ListedGroup | KafkaError | None]:
+        """How its coordinator lists each group; None for one that does not exist."""
+        doing = "describe group"
+
+        async def ask(node_id: int, names: Sequence[str]) -> Mapping[str, ListedGroup | KafkaError | None]:
+            try:
+                listed = await _listed_by(self._session, node_id, f"{doing}s")
+            except KafkaError as error:
+                return dict.fromkeys(names, error)
+            return {name: listed.get(name) for name in names}
+
+        if not group_ids:
+            return {}
+        # A listing has all groups of the broker.
+        return await ask_about_groups(
+            self._session, self._coordinators, group_ids, ask, doing=doing, per_request=len(group_ids)
+        )
 
     def _told(self, name: str, group: Any, doing: str) -> DescribedGroup | KafkaError:
         code = ErrorCode.not_coordinator if group is None else int(group.error_code)

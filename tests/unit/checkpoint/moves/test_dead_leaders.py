@@ -6,7 +6,7 @@ from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, answer
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.dead_leader import kill_leader
+from unit.checkpoint.dead_leader import kill_coordinator, kill_leader
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import MoveRig, actions, move_rig, offset_of, run
 
@@ -66,6 +66,60 @@ async def test_no_group_is_moved_to_a_log_that_nobody_can_read(preserved: bool) 
     assert [entry.translation.verdict for entry in report.plan.partitions] == [Verdict.TARGET_UNREADABLE]
     (reason,) = report.left_behind
     assert "has no leader" in reason
+
+
+@pytest.mark.parametrize(
+    ("side", "lookup", "verdict"),
+    [
+        ("target", "describe_groups", Verdict.TARGET_UNREADABLE),
+        ("target", "group_offsets", Verdict.TARGET_UNREADABLE),
+        ("source", "describe_groups", Verdict.SOURCE_UNREADABLE),
+    ],
+)
+async def test_no_group_is_moved_of_which_nobody_knows_whether_it_works_somewhere(
+    side: str, lookup: str, verdict: Verdict
+) -> None:
+    """Those whose coordinators answer are planned as ever, and with accepted losses they are moved."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        await _with_a_group(rig)
+        known = rig.fakes.checkpoints()[-1].downstream_offset
+        cluster = rig.logs.target if side == "target" else rig.logs.source
+        error = kill_coordinator(cluster, "g", lookup=lookup)
+        plan = await rig.served.failover.plan(MoveOptions(wait_seconds=0))
+        _, report = await run(rig.served.failover, ACCEPTING)
+        there = rig.logs.target.groups
+    assert actions(plan) == {"g": MoveAction.SKIP_NO_OFFSET, "h": MoveAction.WRITE}
+    unread, read = plan.partitions
+    assert (unread.translation.verdict, unread.to_offset) == (verdict, known)
+    assert (read.translation.verdict, read.to_offset) == (Verdict.EXACT, known)
+    assert unread.message == str(error)
+    (blocker,) = plan.blockers
+    assert "broker 2 cannot be reached" in blocker
+    assert actions(report.plan) == actions(plan)
+    assert there.keys() == {"h"}
+    (reason,) = report.left_behind
+    assert "broker 2 cannot be reached" in reason
+
+
+async def test_a_group_that_was_moved_stays_as_it_is_while_nobody_knows_where_it_stands_there() -> None:
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        await run(rig.served.failover)
+        kill_coordinator(rig.logs.target, "g", lookup="group_offsets")
+        plan = await rig.served.failover.plan(MoveOptions(wait_seconds=0))
+        before = await rig.served.failover.recorded()
+        _, report = await run(rig.served.failover)
+        moves = await rig.served.failover.recorded()
+    (entry,) = plan.partitions
+    assert (entry.action, entry.translation.verdict) == (
+        MoveAction.SKIP_NO_OFFSET,
+        Verdict.TARGET_UNREADABLE,
+    )
+    assert "broker 2 cannot be reached" in entry.message
+    assert not plan.blockers
+    assert report.already_done
+    assert moves.homes == before.homes
 
 
 async def test_an_original_without_a_leader_keeps_a_group_on_its_copy() -> None:

@@ -58,8 +58,9 @@ def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False
     outside the log, never skips records that only the other cluster has, unless that loss is accepted, and
     sets an offset back only if Twinlog committed it."""
     wanted = place.translation.downstream_offset
-    translation = _as_it_was(place, _readable(place.translation, place.log_there))
-    place = replace(place, translation=_taken_back(place, translation))
+    if place.translation.verdict not in UNREADABLE:
+        translation = _as_it_was(place, _readable(place.translation, place.log_there))
+        place = replace(place, translation=_taken_back(place, translation))
     action, message = _action(place, include_active=include_active)
     if action is MoveAction.KEEP_AHEAD and _is_past_end(place):
         # The records of this offset are gone; the operator decides where the group continues.

@@ -4,6 +4,7 @@ import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import TypeVar
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, OffsetSpec
@@ -16,6 +17,7 @@ from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
+from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import bounds_or_errors, log_bounds
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
@@ -25,6 +27,8 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Verdict,
 )
+
+T = TypeVar("T")
 
 _NOT_REPLICATED = Translation(
     verdict=Verdict.NOT_REPLICATED, downstream_offset=None, message="no flow copies this topic"
@@ -94,14 +98,18 @@ class GroupPlaces:
         groups = {entry.group for entry in wanted}
         before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
         there = await group_states(self.route.to_cluster, groups)
-        present = await readable_offsets(self.route.to_cluster, groups)
+        states_before, states_there = _answered(before), _answered(there)
+        # No coordinator that is away is waited for again.
+        present = await self.route.to_cluster.group_offsets(states_there) if states_there else {}
+        offsets_there = _answered(present)
+        unknown = _unknown(before, self.route.here) | _unknown({**there, **present}, self.route.there)
         logs = await bounds_or_errors(
             self.route.to_cluster,
             {entry.to_partition for entry in wanted if entry.to_partition is not None},
             OffsetSpec.LATEST,
         )
         ranges = {partition: log for partition, log in logs.items() if isinstance(log, LogBounds)}
-        wanted = [self._as_known(entry, logs) async for entry in in_turns(wanted)]
+        wanted = [self._as_known(entry, logs, unknown) async for entry in in_turns(wanted)]
         ends_here = await self._ends_here(wanted) if from_reachable else {}
         committed_before = await self._committed_before(wanted, moves) if from_reachable else {}
         untouched = await self._untouched(wanted, moves) if from_reachable else {}
@@ -114,9 +122,9 @@ class GroupPlaces:
                     to_partition=entry.to_partition,
                     from_offset=entry.from_offset,
                     translation=entry.translation,
-                    state_before=before.get(entry.group),
-                    state_there=there.get(entry.group),
-                    present_offset=_present(present[entry.group], entry.to_partition),
+                    state_before=states_before.get(entry.group),
+                    state_there=states_there.get(entry.group),
+                    present_offset=_present(offsets_there.get(entry.group, {}), entry.to_partition),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
                     end_here=ends_here.get(entry.from_partition),
                     unread_before_start=unread.before_start.get(entry.place, 0) if from_reachable else None,
@@ -125,11 +133,13 @@ class GroupPlaces:
                     wrote_present=self.route.wrote(
                         entry.group,
                         entry.to_partition,
-                        _present(present[entry.group], entry.to_partition),
+                        _present(offsets_there.get(entry.group, {}), entry.to_partition),
                         upstream=entry.from_offset,
                     ),
                     wrote_further=self._wrote_further(
-                        entry, _present(present[entry.group], entry.to_partition), committed_before
+                        entry,
+                        _present(offsets_there.get(entry.group, {}), entry.to_partition),
+                        committed_before,
                     ),
                     came_from=untouched.get((entry.group, entry.from_partition)),
                 ),
@@ -140,15 +150,27 @@ class GroupPlaces:
         ]
         return Placed(partitions=partitions, foreign=unread.ranges)
 
-    def _as_known(self, entry: _Wanted, logs: Mapping[TopicPartition, LogBounds | KafkaError]) -> _Wanted:
-        """With the last known place, where the log there cannot be looked at now."""
-        translation, log = entry.translation, entry.to_partition and logs.get(entry.to_partition)
-        is_unread = translation.verdict in UNREADABLE
-        if isinstance(log, KafkaError) and (is_unread or translation.downstream_offset is not None):
-            translation = replace(translation, verdict=self.route.there.unreadable, message=str(log))
-        elif not is_unread:
+    def _as_known(
+        self,
+        entry: _Wanted,
+        logs: Mapping[TopicPartition, LogBounds | KafkaError],
+        unknown: Mapping[str, Translation],
+    ) -> _Wanted:
+        """With the last known place, where the log there or the group cannot be looked at now."""
+        if entry.to_partition is None:
             return entry
-        offset = self.route.last_known(entry.group, entry.to_partition)
+        translation, log = entry.translation, logs.get(entry.to_partition)
+        offset = None
+        if entry.group in unknown:
+            translation, offset = unknown[entry.group], translation.downstream_offset
+        elif isinstance(log, KafkaError) and (
+            translation.verdict in UNREADABLE or translation.downstream_offset is not None
+        ):
+            translation = replace(translation, verdict=self.route.there.unreadable, message=str(log))
+        elif translation.verdict not in UNREADABLE:
+            return entry
+        if offset is None:
+            offset = self.route.last_known(entry.group, entry.to_partition)
         return replace(entry, translation=replace(translation, downstream_offset=offset))
 
     async def _ends_here(self, wanted: Collection[_Wanted]) -> dict[TopicPartition, int]:
@@ -299,8 +321,9 @@ class GroupPlaces:
     async def finished_with(self, moves: Moves, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
         those that have members on the old cluster, have made progress there since, were put back there, or
-        have lost their offsets on the other one. Progress is read from their offsets on the old one, or from
-        their checkpoints while that cluster does not answer. Raises KafkaError."""
+        have lost their offsets on the other one, as far as both clusters tell. Progress is read from their
+        offsets on the old one, or from their checkpoints while that cluster does not answer. Raises
+        KafkaError."""
         homes = moves.finished(self.route.kind)
         stood = {group: home.stood_at for group, home in homes.items()}
         asked = stood.keys() & set(options.groups or stood)
@@ -313,15 +336,15 @@ class GroupPlaces:
                 now[group][partition] = offset
         done_with = {group for group, at in stood.items() if not went_on(at, now.get(group, {}), live=live)}
         states = await group_states(self.route.from_cluster, done_with & asked) if live else {}
-        done_with = {group for group in done_with if states.get(group, "EMPTY") in WRITABLE_STATES}
+        done_with -= {group for group, state in _answered(states).items() if state not in WRITABLE_STATES}
         if not done_with or not await self.to_answers():
             return done_with  # Such a move is blocked.
-        held = await readable_offsets(self.route.to_cluster, done_with)
+        held = _answered(await self.route.to_cluster.group_offsets(done_with))
         # One whose loss was accepted has none there; once it is named, it may have a place.
         return {
             group
             for group in done_with
-            if held.get(group) or not (homes[group].left_at or group in options.groups)
+            if held.get(group, True) or not (homes[group].left_at or group in options.groups)
         }
 
     async def _standing(
@@ -372,3 +395,16 @@ def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPar
     if partition is None or partition not in held:
         return None
     return held[partition].next_offset
+
+
+def _answered(answers: Mapping[str, T | KafkaError]) -> dict[str, T]:
+    return {group: answer for group, answer in answers.items() if not isinstance(answer, KafkaError)}
+
+
+def _unknown(answers: Mapping[str, T | KafkaError], side: LogSide) -> dict[str, Translation]:
+    """The verdict on the groups that a cluster does not tell of: they may be at work there."""
+    return {
+        group: Translation(verdict=side.unreadable, downstream_offset=None, message=str(answer))
+        for group, answer in answers.items()
+        if isinstance(answer, KafkaError)
+    }

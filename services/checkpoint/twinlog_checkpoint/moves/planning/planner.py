@@ -30,6 +30,7 @@ from twinlog_checkpoint.moves.write_block import (
     missing_fences,
     write_grants,
 )
+from twinlog_checkpoint.translation.translation import UNREADABLE
 
 # The reasons why a move cannot run now.
 
@@ -166,8 +167,8 @@ class MovePlanner:
         due: Due = NOTHING_DUE,
     ) -> AsyncGenerator[str | MovePlan, None]:
         """Yield messages about the progress, then the plan of the move as of now, `without` these groups. Of
-        the groups `unchanged`, which a run leaves as they are, it shows the offsets that are already there.
-        Raises KafkaError.
+        the groups `unchanged`, which a run leaves as they are, it shows the offsets that are already there,
+        or that nobody can read now. Raises KafkaError.
 
         A cluster that does not answer now counts as down, whatever the last probe found."""
         yield "asking both clusters"
@@ -187,6 +188,7 @@ class MovePlanner:
             to_reachable=to_reachable,
         )
         partitions: Sequence[MovePartition] = []
+        moving: Sequence[MovePartition] = []
         backlog: Sequence[TopicBacklog] = []
         seconds: float | None = None
         only_here: Sequence[str] = ()
@@ -210,9 +212,11 @@ class MovePlanner:
                 for entry in placed.partitions
                 if entry.group not in unchanged
                 or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
+                or entry.translation.verdict in UNREADABLE
             ]
+            moving = [entry for entry in partitions if entry.group not in unchanged]
             ahead = ahead_told(
-                (entry for entry in partitions if entry.group not in unchanged),
+                moving,
                 from_alias=self.route.from_alias,
                 to_alias=self.route.to_alias,
             )
@@ -234,7 +238,7 @@ class MovePlanner:
                 blockers=[
                     *blockers,
                     *due.blockers,
-                    *place_blockers(partitions, backlog, accepted=options.accept_loss),
+                    *place_blockers(moving, backlog, accepted=options.accept_loss),
                 ],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
