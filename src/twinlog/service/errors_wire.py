@@ -194,8 +194,6 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
             return PeerUnavailableError(
                 f"{peer} did not answer in time", reason="PEER_TIMEOUT", metadata=metadata
             )
-        case grpc.StatusCode.NOT_FOUND:
-            return NotFoundError(f"{peer}: {details}", reason="GRPC_NOT_FOUND", metadata=metadata)
         case grpc.StatusCode.UNIMPLEMENTED:
             return StateError(
                 f"{peer} does not know this method: is it another service, or another version? ({details})",
@@ -203,9 +201,8 @@ def _from_bare_code(failure: grpc.RpcError, peer: str) -> TwinlogError:
                 metadata=metadata,
             )
         case _:
-            return TwinlogError(
-                f"{peer}: {code.name}: {details}", reason=f"GRPC_{code.name}", metadata=metadata
-            )
+            kind = NotFoundError if code is grpc.StatusCode.NOT_FOUND else TwinlogError
+            return kind(f"{peer}: {code.name}: {details}", reason=f"GRPC_{code.name}", metadata=metadata)
 
 
 _CLOSED = ("Socket closed", "Connection reset by peer", "Broken pipe")
