@@ -280,16 +280,21 @@ class GroupDescriptionsClient:
         doing = "describe group"
 
         async def ask(node_id: int, names: Sequence[str]) -> Mapping[str, DescribedGroup | KafkaError]:
-            asked = {"groups": names, "include_authorized_operations": with_rights}
-            request = SchemaRequest("describe_groups", _VERSIONS, asked)
-            try:
-                answer = await self._session.send(node_id, request, f"{doing}s")
-            except KafkaError as error:
-                return dict.fromkeys(names, error)
-            groups = {group.group_id: group for group in answer.groups}
-            return {name: self._told(name, groups.get(name), doing) for name in names}
+            return await self._described_by(node_id, names, doing, with_rights=with_rights)
 
         return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
+
+    async def _described_by(
+        self, node_id: int, names: Sequence[str], doing: str, *, with_rights: bool = False
+    ) -> Mapping[str, DescribedGroup | KafkaError]:
+        asked = {"groups": names, "include_authorized_operations": with_rights}
+        request = SchemaRequest("describe_groups", _VERSIONS, asked)
+        try:
+            answer = await self._session.send(node_id, request, f"{doing}s")
+        except KafkaError as error:
+            return dict.fromkeys(names, error)
+        groups = {group.group_id: group for group in answer.groups}
+        return {name: self._told(name, groups.get(name), doing) for name in names}
 
     async def listed(self, group_ids: Collection[str]) -> dict[str, ListedGroup | KafkaError | None]:
         """How its coordinator lists each group; None for one that does not exist."""
@@ -300,7 +305,11 @@ class GroupDescriptionsClient:
                 listed = await _listed_by(self._session, node_id, f"{doing}s")
             except KafkaError as error:
                 return dict.fromkeys(names, error)
-            return {name: listed.get(name) for name in names}
+            # A listing leaves out what the broker coordinates no longer; a description says so.
+            absent = [name for name in names if name not in listed]
+            described = await self._described_by(node_id, absent, doing) if absent else {}
+            lost = {name: each for name, each in described.items() if isinstance(each, KafkaError)}
+            return {name: lost.get(name, listed.get(name)) for name in names}
 
         if not group_ids:
             return {}

@@ -122,6 +122,28 @@ async def test_a_group_that_was_moved_stays_as_it_is_while_nobody_knows_where_it
     assert moves.homes == before.homes
 
 
+async def test_a_group_that_may_have_members_on_the_old_cluster_again_is_not_done() -> None:
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        await run(rig.served.failover)
+        kill_coordinator(rig.logs.source, "g")
+        plan = await rig.served.failover.plan(MoveOptions(wait_seconds=0))
+        before = rig.logs.target.groups["g"]
+        _, report = await run(rig.served.failover, ACCEPTING)
+        after = rig.logs.target.groups["g"]
+    (entry,) = plan.partitions
+    assert (entry.action, entry.translation.verdict) == (
+        MoveAction.SKIP_NO_OFFSET,
+        Verdict.SOURCE_UNREADABLE,
+    )
+    (blocker,) = plan.blockers
+    assert "broker 2 cannot be reached" in blocker
+    assert not report.already_done
+    (reason,) = report.left_behind
+    assert "broker 2 cannot be reached" in reason
+    assert after == before
+
+
 async def test_an_original_without_a_leader_keeps_a_group_on_its_copy() -> None:
     async with move_rig() as rig:
         rig.logs.target.set_group("g", {COPY: 50})

@@ -320,10 +320,10 @@ class GroupPlaces:
 
     async def finished_with(self, moves: Moves, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
-        those that have members on the old cluster, have made progress there since, were put back there, or
-        have lost their offsets on the other one, as far as both clusters tell. Progress is read from their
-        offsets on the old one, or from their checkpoints while that cluster does not answer. Raises
-        KafkaError."""
+        those that have members on the old cluster, or may have some, have made progress there since, were put
+        back there, or have lost their offsets on the other one, as far as that one tells. Progress is read
+        from their offsets on the old one, or from their checkpoints while that cluster does not answer.
+        Raises KafkaError."""
         homes = moves.finished(self.route.kind)
         stood = {group: home.stood_at for group, home in homes.items()}
         asked = stood.keys() & set(options.groups or stood)
@@ -336,7 +336,7 @@ class GroupPlaces:
                 now[group][partition] = offset
         done_with = {group for group, at in stood.items() if not went_on(at, now.get(group, {}), live=live)}
         states = await group_states(self.route.from_cluster, done_with & asked) if live else {}
-        done_with -= {group for group, state in _answered(states).items() if state not in WRITABLE_STATES}
+        done_with -= {group for group, state in states.items() if state not in WRITABLE_STATES}
         if not done_with or not await self.to_answers():
             return done_with  # Such a move is blocked.
         held = _answered(await self.route.to_cluster.group_offsets(done_with))

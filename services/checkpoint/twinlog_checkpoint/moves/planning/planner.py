@@ -248,7 +248,7 @@ class MovePlanner:
                 last=shown_move(moves),
             ),
             # Accepted losses do not block: a run moves the other offsets.
-            [*ahead, *(not_now(partitions) if options.accept_loss else ()), *due.notes],
+            [*ahead, *(not_now(moving) if options.accept_loss else ()), *due.notes],
         )
 
     async def done(
