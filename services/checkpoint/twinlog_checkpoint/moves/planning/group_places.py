@@ -101,7 +101,6 @@ class GroupPlaces:
         states_before, states_there = _answered(before), _answered(there)
         # No coordinator that is away is waited for again.
         present = await self.route.to_cluster.group_offsets(states_there) if states_there else {}
-        offsets_there = _answered(present)
         unknown = _unknown(before, self.route.here) | _unknown({**there, **present}, self.route.there)
         logs = await bounds_or_errors(
             self.route.to_cluster,
@@ -114,6 +113,11 @@ class GroupPlaces:
         committed_before = await self._committed_before(wanted, moves) if from_reachable else {}
         untouched = await self._untouched(wanted, moves) if from_reachable else {}
         unread = await self._unread(wanted, ranges, moves) if from_reachable else _Unread()
+        held: dict[tuple[str, TopicPartition | None], int] = {
+            (group, partition): offset.next_offset
+            async for group, offsets in in_turns(_answered(present).items(), most=TURN_GROUPS)
+            for partition, offset in offsets.items()
+        }
         partitions = [
             decide(
                 GroupPlace(
@@ -124,7 +128,7 @@ class GroupPlaces:
                     translation=entry.translation,
                     state_before=states_before.get(entry.group),
                     state_there=states_there.get(entry.group),
-                    present_offset=_present(offsets_there.get(entry.group, {}), entry.to_partition),
+                    present_offset=held.get((entry.group, entry.to_partition)),
                     log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
                     end_here=ends_here.get(entry.from_partition),
                     unread_before_start=unread.before_start.get(entry.place, 0) if from_reachable else None,
@@ -133,12 +137,12 @@ class GroupPlaces:
                     wrote_present=self.route.wrote(
                         entry.group,
                         entry.to_partition,
-                        _present(offsets_there.get(entry.group, {}), entry.to_partition),
+                        held.get((entry.group, entry.to_partition)),
                         upstream=entry.from_offset,
                     ),
                     wrote_further=self._wrote_further(
                         entry,
-                        _present(offsets_there.get(entry.group, {}), entry.to_partition),
+                        held.get((entry.group, entry.to_partition)),
                         committed_before,
                     ),
                     came_from=untouched.get((entry.group, entry.from_partition)),
@@ -389,12 +393,6 @@ def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogBounds]) -> 
     if log is None or offset is None:
         return log is not None and log.start == log.end
     return offset <= log.start
-
-
-def _present(held: Mapping[TopicPartition, CommittedOffset], partition: TopicPartition | None) -> int | None:
-    if partition is None or partition not in held:
-        return None
-    return held[partition].next_offset
 
 
 def _answered(answers: Mapping[str, T | KafkaError]) -> dict[str, T]:
