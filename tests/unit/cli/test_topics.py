@@ -1,15 +1,21 @@
 """Which topics of a flow are copied, and why one is not."""
 
+from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
+
+import typer
+from typer.testing import CliRunner
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Services, called
+from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.fields import as_json, cells_of
-from twinlog.cli.configsync.topics import TOPIC, cycle_words, is_troubled
+from twinlog.cli.configsync.topics import TOPIC, cycle_words, is_troubled, topics_command
 from twinlog.cli.status.query import ask_configsync
 from twinlog.cli.status.rows import Status
+from twinlog.errors import ConfigError
 
 
 def topic(state: str = "READY", *, reason: str = "", made: int = 3) -> pb2.ReplicatedTopic:
@@ -43,6 +49,19 @@ def test_programs_get_null_where_nothing_is_wrong() -> None:
     document = as_json(TOPIC, topic())
     assert (document["state"], document["reason"], document["message"]) == ("READY", None, None)
     assert (document["partition_count"], document["target_partition_count"]) == (3, 3)
+
+
+def test_what_is_no_flow_is_refused_before_anybody_is_asked() -> None:
+    def ask(work: Coroutine[Any, Any, Any]) -> None:
+        work.close()
+        raise AssertionError("somebody is asked")
+
+    app, token = typer.Typer(), RUN.set(ask)
+    app.command()(topics_command)
+    try:
+        assert isinstance(CliRunner().invoke(app, ["orders"]).exception, ConfigError)
+    finally:
+        RUN.reset(token)
 
 
 def test_topics_that_are_kept_out_by_their_names_are_named_by_cluster() -> None:

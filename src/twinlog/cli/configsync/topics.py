@@ -44,9 +44,11 @@ def topics_command(
     Topics that no rule selects are not listed: `twinlog explain topic NAME` says which rule leaves one out.
     """
 
+    wanted = None if flow is None else parse_flow(flow)
+
     async def topics(at: Services) -> tuple[list[pb2.ReplicatedTopic], list[str], list[str]]:
         statuses = (await at.configsync.ListFlows(pb2.ListFlowsRequest())).flows
-        flows = [each.flow for each in statuses] if flow is None else [parse_flow(flow)]
+        flows = [each.flow for each in statuses] if wanted is None else [wanted]
         told = [await at.configsync.ListTopics(pb2.ListTopicsRequest(flow=each)) for each in flows]
         unknown = [
             flow_name(each)

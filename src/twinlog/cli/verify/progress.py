@@ -63,6 +63,8 @@ def _shown(work: str, words: Callable[[Any, float | None], str], *, as_bar: bool
 
     def show(progress: Any) -> None:
         nonlocal told_at
+        if progress.done_offsets < bar.tasks[0].completed:
+            bar.reset(task)  # It began again: what it did before tells no rate.
         bar.update(task, total=progress.total_offsets, completed=progress.done_offsets)
         line = words(progress, bar.tasks[0].time_remaining)
         bar.update(task, told=line.partition("%, ")[2])

@@ -1,8 +1,10 @@
 """How far a verification is, and how long it will take."""
 
+import io
+
 import pytest
 
-from twinlog.cli.verify.progress import progress_line, time_left
+from twinlog.cli.verify.progress import progress_line, shown_progress, time_left
 from twinlog_source.verify.request import VerifyProgress
 
 
@@ -24,3 +26,19 @@ def test_a_line_says_how_far_it_is() -> None:
     line = progress_line(progress, 90.0)
     assert line == "verify: 25%, 1,234 MB read, 2 differences, 90 s left"
     assert progress_line(VerifyProgress(), None).startswith("verify: 100%")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_compared_once_more_begins_to_count_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with shown_progress() as show:
+        show(VerifyProgress(total_offsets=100, done_offsets=100))
+        show(VerifyProgress(total_offsets=100, done_offsets=10))
+    last = terminal.getvalue().rpartition("verify")[2]
+    assert "10%" in last
+    assert "time left not known" in last
