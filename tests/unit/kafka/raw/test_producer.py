@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from simulated.clients import Applications
 from twinlog.batches import NewRecord, OutgoingBatch, build_batch
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
+from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
     ProducerIdentity,
@@ -126,6 +128,25 @@ async def test_a_batch_whose_leader_is_away_fails_by_that_and_names_the_broker()
             assert raised.value.reason == "LEADER_UNAVAILABLE"
             assert f"its newest records are on broker {gone}" in str(producer.without_leader[P])
             assert producer.partition_failures[P].reason == "LEADER_UNAVAILABLE"
+
+
+async def test_a_partition_whose_batches_are_all_sent_waits_for_no_leader() -> None:
+    """It has none any more when the metadata are read again, and what it was sent is acknowledged."""
+    async with FakeKafka(node_count=2) as kafka, pool(kafka) as session:
+        topic = kafka.cluster.create_topic("t", partition_count=2, replication_factor=1)
+        other = TopicPartition("t", 1)
+        home, elsewhere = (each.leader for each in topic.partitions)
+        assert home != elsewhere
+        async with RawProducer(session, QUICK) as producer:
+            kafka.faults.begin(api="produce", node_id=home, answer_seconds=5)
+            sent = producer.send(P, a_batch(b"1"))
+            await pause(1)
+            topic.partitions[0].leader = -1
+            moved = ErrorCode.not_leader_or_follower
+            kafka.faults.begin(api="produce", node_id=elsewhere, error=moved, times=1)
+            await producer.send(other, a_batch(b"1"))
+            await sent
+            assert producer.without_leader == {}
 
 
 async def test_one_leader_and_several_take_turns_in_the_transactions_of_an_id() -> None:

@@ -213,7 +213,10 @@ class Delivery:
         return pending
 
     def leaderless(self, found: Mapping[TopicPartition, KafkaError]) -> None:
-        self.without_leader.update(found)
+        busy = self.batches.busy
+        self.without_leader.update(
+            {each: error for each, error in found.items() if each in busy and busy[each].has_to_send}
+        )
         if refused := {partition: error for partition, error in found.items() if not error.retriable}:
             self.refuse(refused)
 

@@ -68,8 +68,12 @@ class PartitionQueue:
     """The broker has acknowledged a batch of this producer on this partition."""
 
     @property
+    def has_to_send(self) -> bool:
+        return bool(self.waiting or self.returned)
+
+    @property
     def is_empty(self) -> bool:
-        return not (self.waiting or self.in_flight or self.returned)
+        return not (self.has_to_send or self.in_flight)
 
     def begin_epoch(self) -> None:
         """From now on as the next epoch of the same producer, which starts at sequence number 0. Only when
