@@ -90,8 +90,8 @@ class RenameMap:
         """The topic of the copy with this name; the name itself if no rule made it."""
         tails: tuple[Shape, ...] = ((),) if self.router is None else ((), (_TAIL,))
         for rule, tail in product(self.rules, tails):
-            fits = islice(_fits((*rule.after, *tail), name), _MOST_FITS)
-            for topic in dict.fromkeys(_filled((*rule.before, *tail), taken) for taken in fits):
+            for taken in islice(_fits((*rule.after, *tail), name), _MOST_FITS):
+                topic = _filled((*rule.before, *tail), taken)
                 if self.apply(topic) == name:
                     return topic
         return name
