@@ -29,6 +29,27 @@ class Cores(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class RunWorker:
+    number: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndWorker:
+    """By force."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtWanted:
+    """`Lender.wanted` has changed."""
+
+
+LenderOrder = RunWorker | EndWorker | LookAtWanted
+
+
 class LenderGoneError(TwinlogError):
     """The lender runs the worker no longer: others get what it ran."""
 
@@ -46,9 +67,8 @@ class Lender(Cores):
     """Whose clusters it reaches."""
     wanted: int = 0
     """How many of its cores this process would use."""
-    orders: asyncio.Queue[tuple[int, str]] = field(default_factory=asyncio.Queue)
-    """What it is told: the number of a worker, and its token; an empty one ends it by force. (0: `wanted` has
-    changed.)"""
+    orders: asyncio.Queue[LenderOrder] = field(default_factory=asyncio.Queue)
+    """What it is told."""
     running: dict[int, "asyncio.Future[None]"] = field(default_factory=dict)
     """The end of each worker that it was told to run."""
     is_gone: bool = False
@@ -60,14 +80,14 @@ class Lender(Cores):
     def want(self, cores: int) -> None:
         if cores != self.wanted:
             self.wanted = cores
-            self.orders.put_nowait((0, ""))
+            self.orders.put_nowait(LookAtWanted())
 
     async def run_worker(self, number: int, token: str) -> None:
         """Return when the worker has ended in order. Raises LenderGoneError."""
         if self.is_gone:
             raise _gone(self)
         ended = self.running[number] = asyncio.get_running_loop().create_future()
-        self.orders.put_nowait((number, token))
+        self.orders.put_nowait(RunWorker(number, token))
         try:
             await ended
         finally:
@@ -75,7 +95,7 @@ class Lender(Cores):
 
     async def kill_worker(self, number: int) -> None:
         """It counts as gone at once."""
-        self.orders.put_nowait((number, ""))
+        self.orders.put_nowait(EndWorker(number))
         self._end(number, _gone(self))
 
     def ended(self, number: int) -> None:

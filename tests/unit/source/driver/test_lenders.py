@@ -8,7 +8,7 @@ from twinlog.model import Flow
 from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import SlotState
 from twinlog_source.driver.epoch_rules import Need
-from twinlog_source.driver.lender import Lender
+from twinlog_source.driver.lender import EndWorker, Lender, RunWorker
 from twinlog_source.driver.worker_pool import SILENT_SECONDS
 from unit.source.driver.test_worker_pool import Cluster, epoch_of, places, until
 
@@ -30,11 +30,11 @@ async def lend(cluster: Cluster, lender: Lender, dead: set[int]) -> None:
 
     async with asyncio.TaskGroup() as group:
         while True:
-            number, token = await lender.orders.get()
-            if token:
-                jobs[number] = group.create_task(work(number, token), name=f"lent {number}")
-            elif number:
-                jobs[number].cancel()
+            match await lender.orders.get():
+                case RunWorker(number, token):
+                    jobs[number] = group.create_task(work(number, token), name=f"lent {number}")
+                case EndWorker(number):
+                    jobs[number].cancel()
 
 
 def lent(scenario: Scenario, *, dead: tuple[int, ...] = ()) -> None:

@@ -34,7 +34,14 @@ from twinlog.service.owner.name import OwnerName
 from twinlog.service.rpc import Rpc
 from twinlog.service.waiting import wait_for_any, wait_or_stop
 from twinlog_source.driver.epoch_rules import deal
-from twinlog_source.driver.lender import DriverPlace, Lender
+from twinlog_source.driver.lender import (
+    DriverPlace,
+    EndWorker,
+    Lender,
+    LenderOrder,
+    LookAtWanted,
+    RunWorker,
+)
 from twinlog_source.driver.worker_pool import MOST_WORKERS, SILENT_SECONDS, WorkerPool
 from twinlog_source.task.stream.session import CHANNEL_OPTIONS
 
@@ -134,17 +141,16 @@ def _refusal_of_release(version: str) -> TwinlogError | None:
 
 
 async def _tell(lender: Lender, place: DriverPlace, context: Context) -> None:
-    number, token = 0, ""
+    order: LenderOrder = LookAtWanted()
     while True:
-        order = pb.LentWorker(
-            number=number,
-            token=token,
-            endpoint=place.endpoint,
-            certificate=place.certificate,
-            wanted=lender.wanted,
-        )
-        await context.write(order)
-        number, token = await lender.orders.get()
+        told = pb.LentWorker(endpoint=place.endpoint, certificate=place.certificate, wanted=lender.wanted)
+        match order:
+            case RunWorker():
+                told.number, told.token = order.number, order.token
+            case EndWorker():
+                told.number = order.number
+        await context.write(told)
+        order = await lender.orders.get()
 
 
 # The end of the lender.
