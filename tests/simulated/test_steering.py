@@ -5,9 +5,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from simulated.histories import DEFAULT
 from simulated.world import ONE_BROKER, World, live
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.service.errors_wire import error_from_rpc
 
 FILE = f"""{ONE_BROKER}
 A->B.enabled = true
@@ -104,5 +106,59 @@ def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: 
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await world.order("ResumeReplication", resume)
             assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+    live(life())
+
+
+def test_what_others_wrote_is_told_until_somebody_says_so_and_then_by_whom(tmp_path: Path) -> None:
+    """A topic is meant by its name on either side, and a wrong one is told by one word."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT, seed=23) as world:
+            source_apps, target_apps = world.on["A"], world.on["B"]
+            source_apps.cluster.create_topic("orders")
+            source_apps.produce("orders", 0, b"1", b"2")
+            world.start("configsync", "source")
+            await world.until(lambda: len(values(world, "A.orders")) == 2)
+
+            async def told() -> source.PartitionStatus:
+                asked = source.ListPartitionsRequest(source_topic="A.orders")
+                answer: source.ListPartitionsResponse = await world.order("ListPartitions", asked)
+                return answer.partitions[0]
+
+            async def others_write(count: int) -> None:
+                target_apps.produce("A.orders", 0, *(b"foreign" for _ in range(count)))
+                for _ in range(100):
+                    source_apps.produce("orders", 0, b"more")
+                    await world.pause(1)
+                    if (await told()).foreign_records == count:
+                        return
+                raise AssertionError(await told())
+
+            await others_write(3)
+            for method, request in (
+                ("AcknowledgeGaps", source.AcknowledgeGapsRequest),
+                ("AcknowledgeForeignWrites", source.AcknowledgeForeignWritesRequest),
+            ):
+                for name in ("order", "A.order"):
+                    with pytest.raises(grpc.aio.AioRpcError) as refused:
+                        await world.order(method, request(scope=scope(name), by="ann"))
+                    assert error_from_rpc(refused.value, peer="source").reason == "PARTITION_UNKNOWN"
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await world.order("AcknowledgeGaps", source.AcknowledgeGapsRequest(scope=scope("A.orders")))
+            assert error_from_rpc(refused.value, peer="source").reason == "GAP_UNKNOWN"
+            acknowledge = source.AcknowledgeForeignWritesRequest(scope=scope("A.orders"), by="ann")
+            await world.order("AcknowledgeForeignWrites", acknowledge)
+            await world.stop("source")
+            world.start("source")
+            await world.pause(20)
+            row = await told()
+            assert (row.foreign_records, row.foreign_acknowledged_by) == (0, "ann")
+            assert row.HasField("foreign_acknowledged_at")
+            assert sum(each.records for each in row.foreign_writes) == 3
+            await others_write(2)
+            row = await told()
+            assert row.foreign_acknowledged_by == "ann", "of the others"
+            assert sum(each.records for each in row.foreign_writes) == 5
 
     live(life())

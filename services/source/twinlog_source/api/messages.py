@@ -165,13 +165,21 @@ def partition_status(
         status.proof.CopyFrom(_proof(proof))
     if row.copy is not None:
         status.target_topic_id = row.copy.target_topic_id
+    _tell_of_others(status, row)
+    if standing.stalled_since is not None:
+        status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
+    return status
+
+
+def _tell_of_others(status: pb.PartitionStatus, row: PartitionRow) -> None:
+    """What they wrote into the copy."""
     if row.foreign_write is not None:
         status.foreign_write.CopyFrom(foreign_write_message(row.foreign_write))
         status.foreign_records = row.foreign_records
     status.foreign_writes.extend(map(foreign_write_message, row.foreign_writes))
-    if standing.stalled_since is not None:
-        status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
-    return status
+    if row.foreign_acknowledged_by:
+        status.foreign_acknowledged_by = row.foreign_acknowledged_by
+        status.foreign_acknowledged_at.CopyFrom(timestamp(row.foreign_acknowledged_at_ms))
 
 
 def _source_topic_id(driver: FlowDriver, topic: str) -> str:

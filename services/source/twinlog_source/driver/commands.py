@@ -119,7 +119,7 @@ class FlowOperations:
         self, subject: Subject, *, from_offset: int | None, found_until_ms: int | None, by: str
     ) -> list[Gap]:
         """Acknowledge gaps; return those that were not acknowledged before. Raises StateError, NotFoundError
-        (GAP_UNKNOWN: there is no such gap), KafkaError."""
+        (PARTITION_UNKNOWN: there is no such partition, GAP_UNKNOWN: it has no such gap), KafkaError."""
         require_owned(self.driver)
 
         def is_meant(gap: Gap) -> bool:
@@ -132,6 +132,8 @@ class FlowOperations:
         ledger = self.driver.state.ledger
         new = await ledger.acknowledge(is_meant, by=by, now_ms=self.clock.now_ms())
         if new is None:
+            if not any(subject.includes(gap.partition) for gap in self.driver.state.positions.gaps.values()):
+                require_partitions(self.driver, subject)
             raise NotFoundError(f"the ledger of {self.driver.flow} has no such gap", reason="GAP_UNKNOWN")
         log.info("gaps_acknowledged", flow=str(self.driver.flow), gaps=len(new), by=by)
         return sorted(new, key=lambda gap: gap.identity)
@@ -144,10 +146,14 @@ class FlowOperations:
         found = [replace(row) for row in rows if row.foreign_records]
         if found and not dry_run:
             for row in found:
-                table.apply(
-                    ForeignKnown(partition=row.partition, records=0, writes=row.foreign_writes),
-                    self.clock.monotonic(),
+                known = ForeignKnown(
+                    partition=row.partition,
+                    records=0,
+                    writes=row.foreign_writes,
+                    acknowledged_by=by,
+                    acknowledged_at_ms=self.clock.now_ms(),
                 )
+                table.apply(known, self.clock.monotonic())
             log.info("foreign_writes_acknowledged", flow=str(self.driver.flow), copies=len(found), by=by)
         return found
 

@@ -107,6 +107,8 @@ def fact_record(source_alias: str, fact: Fact) -> tuple[bytes, bytes]:
         del document["checked"]
     elif isinstance(fact, TopicFact) and not fact.since_ms:
         del document["since_ms"]
+    elif isinstance(fact, ForeignFact) and not fact.acknowledged_by:
+        del document["acknowledged_by"], document["acknowledged_at_ms"]
     elif isinstance(fact, OwnerFact) and not fact.former_topics:
         del document["former_topics"]
     place = getattr(fact, "partition", None)

@@ -291,6 +291,9 @@ class ForeignFact:
     """Those that nobody has acknowledged."""
     writes: tuple[tuple[int, ...], ...]
     """The fields of each `ForeignWrite`."""
+    acknowledged_by: str = ""
+    """Who acknowledged the others; empty = nobody, or an earlier release did not record it."""
+    acknowledged_at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

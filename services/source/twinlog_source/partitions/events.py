@@ -252,10 +252,14 @@ class ForeignKnown(RowEvent):
     records: int
     """Those that nobody has acknowledged."""
     writes: tuple[ForeignWrite, ...]
+    acknowledged_by: str = ""
+    acknowledged_at_ms: int = 0
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.foreign_write = self.writes[-1] if self.records else None
         row.foreign_records, row.foreign_writes = self.records, self.writes
+        row.foreign_acknowledged_by = self.acknowledged_by
+        row.foreign_acknowledged_at_ms = self.acknowledged_at_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +268,7 @@ class TargetForgotten(RowEvent):
 
     def change(self, row: PartitionRow, now: float) -> None:
         forget_target(row)
-        row.foreign_write, row.foreign_records, row.foreign_writes = None, 0, ()
+        ForeignKnown(partition=self.partition, records=0, writes=()).change(row, now)
 
 
 class TargetRecreated(TargetForgotten):

@@ -238,6 +238,9 @@ class PartitionRow:
     """Since the start of the process, or since somebody acknowledged them."""
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """Since the start of the process, also those that somebody acknowledged."""
+    foreign_acknowledged_by: str = ""
+    """Who acknowledged others' records last; empty = nobody, or an earlier release did not store it."""
+    foreign_acknowledged_at_ms: int = 0
     records: Rate = field(default_factory=Rate)
     bytes: Rate = field(default_factory=Rate)
     lag_time: LagTime = field(default_factory=LagTime)

@@ -248,7 +248,15 @@ class TargetLogs:
             foreign = None if row.foreign_writes else control.foreign.get(partition)
             if foreign is not None and foreign.writes and foreign.topic_id == topic.target_topic_id:
                 found = tuple(ForeignWrite(*write) for write in foreign.writes)
-                self._note(ForeignKnown(partition=partition, records=foreign.records, writes=found))
+                self._note(
+                    ForeignKnown(
+                        partition=partition,
+                        records=foreign.records,
+                        writes=found,
+                        acknowledged_by=foreign.acknowledged_by,
+                        acknowledged_at_ms=foreign.acknowledged_at_ms,
+                    )
+                )
             if row.is_preserved:
                 continue
             if row.target_end is None:
@@ -381,6 +389,8 @@ class TargetLogs:
                     topic_id=topic.target_topic_id,
                     records=row.foreign_records,
                     writes=tuple(map(astuple, row.foreign_writes)),
+                    acknowledged_by=row.foreign_acknowledged_by,
+                    acknowledged_at_ms=row.foreign_acknowledged_at_ms,
                 )
                 if foreign != self.marks.control.foreign.get(partition):
                     marks.append(foreign)

@@ -1,16 +1,17 @@
 """`twinlog gaps`: source offsets that are missing on the target; `twinlog gaps ack` acknowledges them."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import typer
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
+from twinlog.cli.common.fields import Field, Fields, Row, as_json, print_rows, table, value_of
 from twinlog.cli.common.names import MOST_OFFSET, counted, flow_name, parse_flow, producer_words, who
 from twinlog.cli.common.options import (
     argument,
@@ -49,16 +50,19 @@ GAP: Fields[pb2.LedgerGap] = table(
     Field("", column="offsets", text=lambda gap: offsets(gap.from_offset, gap.to_offset)),
     "offsets=lost_offsets|lost> reason|reason found_at|found acknowledged_by? acknowledged_at",
 )
-_WITH_NAMES: Fields[pb2.LedgerGap] = (
-    *GAP,
-    Field(
-        "",
-        column="acknowledged",
-        text=lambda gap: (
-            f"{gap.acknowledged_by} {gap.acknowledged_at.ToJsonString()}" if gap.acknowledged_by else ""
-        ),
-    ),
-)
+
+
+def _acknowledged(row: Any) -> str:
+    by, at = (value_of(row, name) for name in ("acknowledged_by?", "acknowledged_at"))
+    return " ".join(filter(None, (by, at)))
+
+
+_BY: Field[Any] = Field("", column="acknowledged", text=_acknowledged)
+
+
+def _with_names(fields: Fields[Row], rows: Iterable[Any]) -> Fields[Row]:
+    """With who acknowledged them, where somebody did."""
+    return (*fields, _BY) if any(row.acknowledged_by for row in rows) else fields
 
 
 @command
@@ -167,7 +171,7 @@ def _lost(gaps: Iterable[pb2.LedgerGap]) -> int:
     return sum(gap.lost_offsets for gap in gaps)
 
 
-def _verdict(gaps: Sequence[pb2.LedgerGap]) -> str:
+def gaps_words(gaps: Sequence[pb2.LedgerGap]) -> str:
     """How much is recorded, by reason."""
     by_reason: dict[str, int] = {}
     for gap in gaps:
@@ -185,19 +189,18 @@ def _tell(
     whole: bool,
 ) -> None:
     def text() -> None:
-        fields = _WITH_NAMES if any(gap.acknowledged_by for gap in gaps) else GAP
         if gaps:
-            say(_verdict(gaps))
+            say(gaps_words(gaps))
         if gaps and not whole and len(gaps) > len(merged := _by_topic(gaps)):
             print_rows(_OF_TOPIC, merged)
         elif gaps or not unknown:
-            print_rows(fields, gaps, empty="no gaps")
+            print_rows(_with_names(GAP, gaps), gaps, empty="no gaps")
         if hidden:
             typer.echo(f"{hidden} acknowledged: --all shows them")
         for line in how_to_ack("gaps", [gap for gap in gaps if not gap.acknowledged_by], " --all"):
             say(line)
         if len(gaps) > 1:
-            say(_verdict(gaps))
+            say(gaps_words(gaps))
 
     if gaps or not unknown or not call.in_json:
         call.tell([as_json(GAP, gap) for gap in gaps], text)
@@ -212,6 +215,13 @@ def _tell(
 class _Row:
     flow: types_pb2.Flow
     copy: pb2.ForeignCopy
+    acknowledged_by: str = ""
+    """Empty: these are not acknowledged."""
+    acknowledged_at: Timestamp | None = None
+
+
+_SOMEBODY = "?"
+"""Where an earlier release did not record who."""
 
 
 FOREIGN: Fields[_Row] = table(
@@ -225,7 +235,7 @@ FOREIGN: Fields[_Row] = table(
         "written by",
         lambda row: producer_words(row.copy.last.producer_id),
     ),
-    "written_at=copy.last.written_at|at",
+    "written_at=copy.last.written_at|at acknowledged_by? acknowledged_at",
 )
 
 
@@ -237,37 +247,60 @@ def foreign_command(
     ),
     topic: TopicOption = "",
     partition: PartitionOption = None,
+    everything: bool = flag("--all", "Also those that are acknowledged."),
     dry_run: bool = flag("--dry-run", "With ack: change nothing."),
 ) -> None:
     """Show the copies into which somebody else wrote; `ack` acknowledges that.
 
     Records are counted since the source service started or they were acknowledged. `ack` changes no copy: it
     says that somebody knows of them, and `twinlog status` and the live page no longer name them. Foreign
-    records that come later are told again.
+    records that come later are told again. Acknowledged ones appear only with --all.
     """
     named, acknowledges = flow_and_verb(words)
     if not acknowledges:
-        rows = call.ask(lambda at: _list(at, named, topic, partition))
-        call.tell_rows(FOREIGN, rows, empty="no foreign records", lines=how_to_ack("foreign", rows))
+        found = call.ask(lambda at: _list(at, named, topic, partition))
+        left = [row for row in found if not row.acknowledged_by]
+        lines = how_to_ack("foreign", left)
+        if not everything and len(found) > len(left):
+            lines = [f"{len(found) - len(left)} acknowledged: --all shows them", *lines]
+        shown = found if everything else left
+        call.tell_rows(_with_names(FOREIGN, shown), shown, empty="no foreign records", lines=lines)
         return
     scope = parse_scope(required_flow(named), topic, partition)
     request = pb2.AcknowledgeForeignWritesRequest(scope=scope, dry_run=dry_run, by=who())
     copies = call.ask(lambda at: at.source.AcknowledgeForeignWrites(request)).copies
-    done = "nothing was changed (--dry-run)" if dry_run else "undo: none; the audit log has it"
+    done = (
+        "nothing was changed (--dry-run)"
+        if dry_run
+        else "undo: none; `twinlog foreign --all` still shows them"
+    )
     rows = [_Row(scope.flow, copy) for copy in copies]
     call.tell_rows(FOREIGN, rows, empty="nothing to acknowledge", lines=[done] if rows else [])
 
 
 async def _list(at: Services, flow: str | None, topic: str, partition: int | None) -> list[_Row]:
     return [
-        _Row(
-            each.flow,
-            pb2.ForeignCopy(partition=row.source, records=row.foreign_records, last=row.foreign_write),
-        )
+        found
         for each in await list_flows(at.source, flow)
         for row in await every_partition(at.source, each.flow, topic)
-        if row.foreign_records and partition in (None, row.source.partition)
+        if partition in (None, row.source.partition)
+        for found in _foreign_in(each.flow, row)
     ]
+
+
+def _foreign_in(flow: types_pb2.Flow, row: pb2.PartitionStatus) -> Iterator[_Row]:
+    """What is acknowledged of it, then what is not."""
+    known, last = sum(each.records for each in row.foreign_writes) - row.foreign_records, 0
+    for write in row.foreign_writes if known > 0 else ():
+        last += write.records
+        if last >= known:
+            copy = pb2.ForeignCopy(partition=row.source, records=known, last=write)
+            by, at = row.foreign_acknowledged_by, row.foreign_acknowledged_at
+            yield _Row(flow, copy, by or _SOMEBODY, at if row.HasField("foreign_acknowledged_at") else None)
+            break
+    if row.foreign_records:
+        copy = pb2.ForeignCopy(partition=row.source, records=row.foreign_records, last=row.foreign_write)
+        yield _Row(flow, copy)
 
 
 def _range(write: pb2.ForeignWrite) -> str:

@@ -1468,6 +1468,8 @@ class PartitionStatus(_message.Message):
     TRANSFORM_FIELD_NUMBER: _builtins.int
     TRANSFORM_SINCE_FIELD_NUMBER: _builtins.int
     SOURCE_TOPIC_ID_FIELD_NUMBER: _builtins.int
+    FOREIGN_ACKNOWLEDGED_BY_FIELD_NUMBER: _builtins.int
+    FOREIGN_ACKNOWLEDGED_AT_FIELD_NUMBER: _builtins.int
     target_topic: _builtins.str
     """Target topic; the partition number is the same."""
     state: Global___PartitionState.ValueType
@@ -1518,6 +1520,8 @@ class PartitionStatus(_message.Message):
     """Source offset from which on that holds; absent when it always has."""
     source_topic_id: _builtins.str
     """Id of the source topic that the position is of; empty while it is not known."""
+    foreign_acknowledged_by: _builtins.str
+    """Who acknowledged others' records in the copy last, and when; empty and absent while nobody did."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -1572,6 +1576,10 @@ class PartitionStatus(_message.Message):
     def left_out_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """The same as FlowStatus.left_out_records of this partition."""
 
+    @_builtins.property
+    def foreign_acknowledged_at(self) -> _timestamp_pb2.Timestamp:
+        """See foreign_acknowledged_by."""
+
     def __init__(
         self,
         *,
@@ -1610,10 +1618,12 @@ class PartitionStatus(_message.Message):
         transform: _builtins.str = ...,
         transform_since: _builtins.int | None = ...,
         source_topic_id: _builtins.str = ...,
+        foreign_acknowledged_by: _builtins.str = ...,
+        foreign_acknowledged_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "_transform_since", b"_transform_since", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since", "target_end", b"target_end", "transform_since", b"transform_since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "_transform_since", b"_transform_since", "as_of", b"as_of", "caught_up_in", b"caught_up_in", "flow", b"flow", "foreign_acknowledged_at", b"foreign_acknowledged_at", "foreign_write", b"foreign_write", "lag_records", b"lag_records", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "proof", b"proof", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "source", b"source", "source_end_as_of", b"source_end_as_of", "stalled_since", b"stalled_since", "target_end", b"target_end", "transform_since", b"transform_since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "_transform_since", b"_transform_since", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "left_out_records", b"left_out_records", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "source_topic_id", b"source_topic_id", "stalled_since", b"stalled_since", "state", b"state", "target_end", b"target_end", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "transform", b"transform", "transform_since", b"transform_since"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write", "_lag_records", b"_lag_records", "_offsets_since", b"_offsets_since", "_proof", b"_proof", "_target_end", b"_target_end", "_transform_since", b"_transform_since", "as_of", b"as_of", "bytes_per_second", b"bytes_per_second", "caught_up_in", b"caught_up_in", "echo_records", b"echo_records", "flow", b"flow", "foreign_acknowledged_at", b"foreign_acknowledged_at", "foreign_acknowledged_by", b"foreign_acknowledged_by", "foreign_records", b"foreign_records", "foreign_write", b"foreign_write", "foreign_writes", b"foreign_writes", "is_heartbeats", b"is_heartbeats", "lag_records", b"lag_records", "lane", b"lane", "left_out_records", b"left_out_records", "message", b"message", "offsets", b"offsets", "offsets_reason", b"offsets_reason", "offsets_since", b"offsets_since", "oldest_record_at", b"oldest_record_at", "position", b"position", "proof", b"proof", "reason", b"reason", "records_per_second", b"records_per_second", "replication_latency", b"replication_latency", "retry_at", b"retry_at", "slot", b"slot", "source", b"source", "source_end_as_of", b"source_end_as_of", "source_end_offset", b"source_end_offset", "source_topic_id", b"source_topic_id", "stalled_since", b"stalled_since", "state", b"state", "target_end", b"target_end", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id", "transform", b"transform", "transform_since", b"transform_since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__foreign_write: _TypeAlias = _typing.Literal["foreign_write"]  # noqa: Y015
     _WhichOneofArgType__foreign_write: _TypeAlias = _typing.Literal["_foreign_write", b"_foreign_write"]  # noqa: Y015
