@@ -1,6 +1,6 @@
 """What `twinlog explain topic` says of the offsets of a copy."""
 
-from twinlog.api.common.v1.types_pb2 import Flow, TopicPartition
+from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, TopicPartition
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
@@ -132,3 +132,71 @@ def test_a_topic_that_no_rule_selects_has_the_command_that_selects_it() -> None:
         for verdict in (configsync.TOPIC_VERDICT_NOT_INCLUDED, configsync.TOPIC_VERDICT_REPLICATED)
     )
     assert _how_to_include([left_out, copied]) == [r"to copy it: `twinlog rules add 'A->B' topics 'team\.x'`"]
+
+
+def test_what_follows_from_brokers_that_do_not_answer_is_one_cause_with_its_remedy() -> None:
+    cluster = ClusterStatus(
+        alias="B",
+        reachable=True,
+        silent_brokers=[2, 3],
+        broker_addresses={2: "kafka-2:9092", 3: "kafka-3:9092"},
+        partitions_without_leader=7,
+    )
+    reasons = (
+        "HIGH_WATERMARK_BEHIND",
+        "KAFKA_TIMEOUT",
+        "LEADER_UNAVAILABLE",
+        "TARGET_SLOW",
+        "RECORD_INVALID",
+    )
+    stand = [
+        PartitionStatus(
+            source=TopicPartition(topic="orders", partition=number),
+            state=source_pb.PARTITION_STATE_STALLED,
+            reason=reason,
+            message=f"of {number}",
+        )
+        for number, reason in enumerate(reasons)
+    ]
+    cause, remedy, other, of_other = trouble_lines(stand, [ClusterStatus(alias="A", reachable=True), cluster])
+    assert cause.startswith(f"orders-0 and 3 more partitions: {', '.join(reasons[:4])}: brokers 2, 3 of B do")
+    assert remedy == "  do: start broker 2 at kafka-2:9092, and broker 3 at kafka-3:9092"
+    assert other == "orders-4: STALLED RECORD_INVALID: of 4"
+    assert of_other.startswith("  do: ")
+    away = ClusterStatus(alias="B", reason="KAFKA_TIMEOUT", message="no answer within 5 s")
+    cause, remedy, *_ = trouble_lines(stand[1:], [away])
+    assert cause.endswith(": B does not answer: no answer within 5 s")
+    assert "start them" in remedy
+
+
+def test_reasons_are_counted_and_not_the_partitions_that_have_them() -> None:
+    stand = [
+        PartitionStatus(
+            source=TopicPartition(topic="orders", partition=number),
+            state=source_pb.PARTITION_STATE_FAULTED,
+            reason="RECORD_INVALID",
+            message=f"offset {number} of orders-{number}",
+        )
+        for number in range(5)
+    ]
+    said, remedy = trouble_lines(stand)
+    assert said == "orders-0 and 4 more partitions: FAULTED RECORD_INVALID: offset 0 of orders-0"
+    assert remedy.startswith("  do: ")
+
+
+def test_what_others_wrote_and_what_differs_has_its_command() -> None:
+    written = PartitionStatus(
+        source=TopicPartition(topic="orders"),
+        state=source_pb.PARTITION_STATE_RUNNING,
+        foreign_records=9,
+        foreign_write=source_pb.ForeignWrite(from_offset=5, to_offset=7, producer_id=7),
+        proof=source_pb.PartitionProof(verdict="DIFFERENT", differences={"MISSING": 2}),
+    )
+    foreign, who, differs, verify = trouble_lines([written])
+    assert foreign == (
+        "orders-0: FOREIGN_WRITE 9 of others' records in the copy, the last at 5 to 6 of producer id 7"
+    )
+    assert "`twinlog foreign`" in who
+    assert "`twinlog foreign ack 'A->B'`" in who
+    assert differs == "orders-0: DIFFERENT: 2 MISSING"
+    assert "`twinlog verify`" in verify

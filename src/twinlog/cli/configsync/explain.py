@@ -5,13 +5,15 @@ import asyncio
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import typer
 
+from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.cli.checkpoint.groups import group_command
@@ -22,8 +24,12 @@ from twinlog.cli.common.options import argument, group, named_of_flow
 from twinlog.cli.configsync.plan import EXPECTED
 from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name
-from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, is_troubled, state_name
+from twinlog.cli.source.gaps import gaps_words
+from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, state_name, troubles_of, worst_first
+from twinlog.cli.status.rows import ClusterRow, Status
+from twinlog.cli.verdict.flows import is_symptom_of_cluster
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.kafka.reasons import no_answer
 from twinlog.reasons import known_reasons
 
 # Which offsets the copy of an explained topic has, and what is wrong with it, by the source service.
@@ -40,11 +46,6 @@ _KEPT_OUT = {
 Partitions = Sequence[source_pb.PartitionStatus]
 
 
-async def copies_of(explanations: Sequence[pb2.TopicExplanation], at: Services) -> list[Partitions | None]:
-    """The partitions of each explained topic; None if it is not copied, or it is unknown."""
-    return [await _copies(each, at) for each in explanations]
-
-
 async def _copies(explanation: pb2.TopicExplanation, at: Services) -> Partitions | None:
     if explanation.verdict != pb2.TOPIC_VERDICT_REPLICATED:
         return None
@@ -53,6 +54,18 @@ async def _copies(explanation: pb2.TopicExplanation, at: Services) -> Partitions
             return await every_partition(at.source, explanation.flow, explanation.source_topic)
     except (TwinlogError, TimeoutError):
         return None  # The user asked for configsync's answer; this is only added if it is known.
+
+
+async def _gaps(explanation: pb2.TopicExplanation, at: Services) -> Sequence[source_pb.LedgerGap]:
+    """None while they are unknown: then `twinlog status` says so."""
+    if explanation.verdict != pb2.TOPIC_VERDICT_REPLICATED:
+        return ()
+    try:
+        async with asyncio.timeout(ASK_SECONDS):
+            request = source_pb.ListGapsRequest(flow=explanation.flow, source_topic=explanation.source_topic)
+            return (await at.source.ListGaps(request)).gaps
+    except (TwinlogError, TimeoutError):
+        return ()
 
 
 def offsets_words(partitions: Partitions | None) -> str:
@@ -93,41 +106,63 @@ def standing_words(partitions: Partitions | None) -> str:
     return f"{told}{', ' if known else '; '}{behind}"
 
 
-async def limits_of(explanations: Sequence[pb2.TopicExplanation], at: Services) -> list[list[str]]:
-    """The limits in force on each topic and its flow, in words; none while unknown."""
+async def _flows(at: Services) -> dict[str, source_pb.FlowStatus]:
+    """By name; none while the source service does not answer."""
     try:
         async with asyncio.timeout(ASK_SECONDS):
-            flows = {flow_name(each.flow): each for each in await list_flows(at.source, None)}
+            return {flow_name(each.flow): each for each in await list_flows(at.source, None)}
     except (TwinlogError, TimeoutError):
-        flows = {}
+        return {}
+
+
+def _limits(flow: source_pb.FlowStatus, topic: str) -> list[str]:
+    """Those in force on a topic and its flow, in words."""
     return [
-        [
-            f"{scope_name(limit.scope)} limited to {shown_bytes(limit.bytes_per_second)}/s"
-            for limit in flows[flow_name(each.flow)].throttles
-            if limit.scope.source_topic in ("", each.source_topic)
-        ]
-        if flow_name(each.flow) in flows
-        else []
-        for each in explanations
+        f"{scope_name(limit.scope)} limited to {shown_bytes(limit.bytes_per_second)}/s"
+        for limit in flow.throttles
+        if limit.scope.source_topic in ("", topic)
     ]
 
 
-def trouble_lines(partitions: Partitions | None, most: int = 3) -> list[str]:
-    """What the source service says of partitions that are not copied as they should, and what to do; none
-    where all are."""
-    said: dict[tuple[str, str], list[str]] = {}
-    for each in partitions or ():
-        if is_troubled(each):
-            about = " ".join(word for word in (state_name(each), each.reason) if word)
-            words = f"{about}: {each.message}" if each.message else about
-            said.setdefault((words, each.reason), []).append(partition_name(each.source))
+class _Trouble(NamedTuple):
+    partition: str
+    reason: str
+    words: str
+
+
+def trouble_lines(
+    partitions: Partitions | None, clusters: Iterable[types_pb2.ClusterStatus] = (), most: int = 3
+) -> list[str]:
+    """What the source service says of partitions that are not copied as they should, and what to do, each
+    cause once; none where all are. `clusters`: as the service sees them."""
+    seen = Status(services=[])
+    seen.add_clusters("source", clusters)
+    rows = sorted(seen.clusters.values(), key=lambda row: not row.is_away)
+    by_cause: dict[tuple[str, str], list[_Trouble]] = {}
+    for each in worst_first(partitions or ()):
+        for reason, words in troubles_of(each).items():
+            alias = next((row.alias for row in rows if is_symptom_of_cluster(reason, row)), "")
+            found = by_cause.setdefault((alias, "" if alias else reason), [])
+            found.append(_Trouble(partition_name(each.source), reason, words))
     lines: list[str] = []
-    shown = list(said.items())[:most]
-    for reason in dict.fromkeys(reason for (_, reason), _ in shown):
-        lines += [f"{_first_of(names)}: {words}" for (words, its), names in shown if its == reason]
-        if known := known_reasons().get(reason):
-            lines.append(f"  do: {known['remedy']}")
-    return lines + ([f"and {counted(len(said) - most, 'more reason')}"] if len(said) > most else [])
+    for (alias, reason), found in islice(by_cause.items(), most):
+        words, remedy = found[0].words, known_reasons().get(reason, {}).get("remedy", "")
+        if alias:
+            told, remedy = _of_cluster(seen.clusters[alias])
+            words = f"{', '.join(dict.fromkeys(each.reason for each in found))}: {told}"
+        lines.append(f"{_first_of([each.partition for each in found])}: {words}")
+        lines += [f"  do: {remedy}"] if remedy else []
+    left = len(by_cause) - most
+    return lines + ([f"and {counted(left, 'more reason')}"] if left > 0 else [])
+
+
+def _of_cluster(row: ClusterRow) -> tuple[str, str]:
+    """What is wrong with it, and what to do."""
+    if row.is_away:
+        note = row.notes[0]
+        remedy = known_reasons().get(note.reason, {}).get("remedy", "")
+        return f"{no_answer(row.alias, note.reason)}: {note.message}", remedy
+    return row.outage.told(row.alias), row.outage.remedy
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -188,8 +223,20 @@ def topic_command(
     """
     named, name = named_of_flow(names, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
-    troubles = [line for row in rows for line in trouble_lines(row.copies)]
+    troubles = [
+        line for row in rows for line in (*trouble_lines(row.copies, row.status.clusters), *_lost(row))
+    ]
     call.tell_rows(_EXPLAINED, rows, lines=[*troubles, *_how_to_include([row.told for row in rows])])
+
+
+def _lost(row: "_Explained") -> list[str]:
+    """What is missing in the copy and not acknowledged, and the command that shows it."""
+    gaps = [gap for gap in row.gaps if not gap.acknowledged_by]
+    if not gaps:
+        return []
+    topic = row.told.source_topic
+    shows = shlex.join(["twinlog", "gaps", flow_name(row.told.flow), "--topic", topic])
+    return [f"{topic}: GAPS: {gaps_words(gaps)}", f"  do: `{shows}` shows them, and how to acknowledge them"]
 
 
 def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
@@ -217,7 +264,9 @@ app.command("reason")(reason_command)
 class _Explained:
     told: pb2.TopicExplanation
     copies: Partitions | None
-    limits: list[str]
+    status: source_pb.FlowStatus
+    """Of its flow; empty while unknown."""
+    gaps: Sequence[source_pb.LedgerGap]
 
 
 _EXPLAINED: Fields[_Explained] = table(
@@ -225,7 +274,9 @@ _EXPLAINED: Fields[_Explained] = table(
     Field(
         "",
         column="now",
-        text=lambda row: "; ".join(each for each in (standing_words(row.copies), *row.limits) if each),
+        text=lambda row: "; ".join(
+            each for each in (standing_words(row.copies), *_limits(row.status, row.told.source_topic)) if each
+        ),
     ),
     Field("", column="offsets", text=lambda row: _offsets(row)),
     Field("", column="changed", text=lambda row: changed_words(row.copies)),
@@ -246,5 +297,13 @@ def _offsets(row: _Explained) -> str:
 async def _explain(at: Services, topic: str, flow: str | None) -> list[_Explained]:
     request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
     found = (await at.configsync.ExplainTopic(request)).explanations
-    copies, limits = await copies_of(found, at), await limits_of(found, at)
-    return [_Explained(*each) for each in zip(found, copies, limits, strict=True)]
+    flows = await _flows(at)
+    return [
+        _Explained(
+            each,
+            await _copies(each, at),
+            flows.get(flow_name(each.flow), source_pb.FlowStatus()),
+            await _gaps(each, at),
+        )
+        for each in found
+    ]

@@ -49,9 +49,20 @@ _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 def is_troubled(status: pb2.PartitionStatus) -> bool:
     """Whether it is not RUNNING, or differs from its source. A delayed partition is RUNNING."""
-    if status.proof.verdict == "DIFFERENT" or status.foreign_records:
-        return True
-    return status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _HARMLESS
+    return bool(troubles_of(status))
+
+
+def troubles_of(status: pb2.PartitionStatus) -> dict[str, str]:
+    """What is wrong with it in words, by the reason that has the remedy (empty: there is none)."""
+    found: dict[str, str] = {}
+    if status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _HARMLESS:
+        about = " ".join(word for word in (state_name(status), status.reason) if word)
+        found[status.reason] = f"{about}: {status.message}" if status.message else about
+    if words := _foreign_words(status):
+        found["FOREIGN_WRITE"] = words
+    if status.proof.verdict == "DIFFERENT":
+        found["DIFFERS"] = proof_words(status)
+    return found
 
 
 def worst_first(statuses: Iterable[pb2.PartitionStatus]) -> list[pb2.PartitionStatus]:
@@ -68,7 +79,7 @@ def first_of_each(
     seen: Counter[tuple[str, str]] = Counter()
     shown = []
     for each in statuses:
-        kind = state_name(each), each.reason
+        kind = state_name(each), next(iter(troubles_of(each)), "")
         seen[kind] += 1
         if seen[kind] <= _FEW:
             shown.append(each)
@@ -327,7 +338,7 @@ def _print_rows(
     print_rows(_fields(), shown, empty=empty)
     for (state, reason), count in more.items():
         typer.echo(f"and {count:,} more {' '.join(filter(None, (state, reason)))}; -v lists them")
-    for reason in dict.fromkeys(each.reason for each in shown if few_of_each):
+    for reason in dict.fromkeys(why for each in shown if few_of_each for why in troubles_of(each)):
         if known := known_reasons().get(reason):
             say(f"{reason}: {known['remedy']}")
     if not few_of_each and len(shown) < len(found):

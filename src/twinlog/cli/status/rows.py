@@ -9,6 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import TwinlogError
+from twinlog.kafka.ports import Outage
 from twinlog.policy.replication import HEARTBEATS_TOPIC
 
 Answer = TypeVar("Answer")
@@ -213,6 +214,14 @@ class ClusterRow:
         """No service that has looked reaches it."""
         looked = [seen for seen in self.seen_by.values() if seen is not None]
         return bool(looked) and not any(looked)
+
+    @property
+    def outage(self) -> Outage:
+        return Outage(
+            brokers={each: self.broker_addresses.get(each, "") for each in self.silent_brokers},
+            without_leader=self.partitions_without_leader,
+            under_replicated=self.partitions_under_replicated,
+        )
 
     def add_outage(self, service: str, status: types_pb2.ClusterStatus) -> None:
         """A service tells it for each of its flows."""

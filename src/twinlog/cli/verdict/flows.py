@@ -9,7 +9,6 @@ from twinlog.cli.common.names import counted
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
 from twinlog.cli.verdict.issues import SEVERITY, Issue, Level, bad, remedy, worst
-from twinlog.kafka.ports import Outage
 from twinlog.kafka.reasons import REFUSALS, no_answer
 
 # What is wrong with a cluster: one issue for it, whatever follows from it. Pure.
@@ -37,12 +36,12 @@ _KINDS = (
 )
 
 
-def is_symptom_of_cluster(issue: Issue, row: ClusterRow) -> bool:
-    """Whether an issue of a flow follows from its cluster: no service reaches it, or brokers of it are
+def is_symptom_of_cluster(reason: str, row: ClusterRow) -> bool:
+    """Whether what a flow says follows from its cluster: no service reaches it, or brokers of it are
     silent."""
     if row.is_away:
-        return issue.reason in FOLLOWS_FROM_CLUSTER or any(issue.reason == note.reason for note in row.notes)
-    return bool(row.silent_brokers) and issue.reason in _FOLLOWS_FROM_BROKER
+        return reason in FOLLOWS_FROM_CLUSTER or any(reason == note.reason for note in row.notes)
+    return bool(row.silent_brokers) and reason in _FOLLOWS_FROM_BROKER
 
 
 def cluster_issues(
@@ -55,7 +54,7 @@ def cluster_issues(
         ]
         if not row.silent_brokers:
             return in_part
-        follow = [each for each in in_part if is_symptom_of_cluster(each, row)]
+        follow = [each for each in in_part if is_symptom_of_cluster(each.reason, row)]
         return [
             *(each for each in in_part if each not in follow),
             _silent(row, flows, [*symptoms, *follow], file),
@@ -89,17 +88,12 @@ def _in_part(
 
 def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue], file: str) -> Issue:
     by = sorted({service for services in row.silent_brokers.values() for service in services})
-    outage = Outage(
-        brokers={each: row.broker_addresses.get(each, "") for each in row.silent_brokers},
-        without_leader=row.partitions_without_leader,
-        under_replicated=row.partitions_under_replicated,
-    )
     seen = "" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"
     return Issue(
         level=max((Level.WARN, worst(symptoms)), key=SEVERITY.index),
         about=row.alias,
         reason="BROKER_SILENT",
-        message=f"{outage.told(row.alias)}{seen}: {outage.remedy}{_waits(flows) if symptoms else ''}",
+        message=f"{row.outage.told(row.alias)}{seen}: {row.outage.remedy}{_waits(flows) if symptoms else ''}",
         stops=any(each.stops for each in symptoms),
         flows=tuple(each.flow for each in flows) if symptoms else (),
         command=remedy("BROKER_SILENT", file=file),

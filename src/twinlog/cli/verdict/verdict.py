@@ -26,7 +26,7 @@ def verdict_of(status: Status) -> Verdict:
         for issue in flow_issues(row, file, source_answers=_answers(status, "source")):
             ends = [status.clusters[alias] for alias in _ends(name) if alias in status.clusters]
             ends.sort(key=lambda row: not row.is_away)
-            cause = next((row.alias for row in ends if is_symptom_of_cluster(issue, row)), None)
+            cause = next((row.alias for row in ends if is_symptom_of_cluster(issue.reason, row)), None)
             (issues if cause is None else swallowed[cause]).append(issue)
     for alias, cluster in sorted(status.clusters.items()):
         held = [row for name, row in sorted(status.flows.items()) if alias in _ends(name)]
