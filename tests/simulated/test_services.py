@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -175,6 +176,52 @@ def test_of_dead_brokers_is_told_where_to_start_them_and_no_factor_is_blamed(tmp
             assert [(each.about, each.check) for each in told if "factor" in each.check] == []
             (brokers,) = [each for each in told if each.check == "brokers"]
             assert brokers.remedy == "start broker 2, and broker 3"
+
+    live(life())
+
+
+@pytest.mark.parametrize("how", [{"hangs": True}, {"loses": Loss.BEFORE}])
+@pytest.mark.parametrize(("alias", "silent"), [("A", (1, 3)), ("B", (1, 3)), ("B", (2, 3))])
+def test_preflight_names_the_brokers_that_do_not_answer_and_checks_what_the_others_know(
+    tmp_path: Path, alias: str, silent: tuple[int, int], how: dict[str, Any]
+) -> None:
+    """While two of three hang, or end each connection, and no controller has noticed it."""
+
+    async def life() -> None:
+        async with World(tmp_path, IDENTITY, seed=1, node_count=3) as world:
+            source, kafka = world.on["A"].cluster, world.kafka[alias]
+            source.create_topic("orders", partition_count=6)
+            world.start(*SERVICES)
+            await histories.copied(world)
+            for name in SERVICES:
+                await world.stop(name)
+            source.create_topic("orders.new", partition_count=6)
+            led = {
+                name for name, topic in kafka.cluster.topics.items() if topic.partitions[0].leader in silent
+            }
+            for number in silent:
+                kafka.faults.begin(node_id=number, **how)
+            configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
+            began = world.now()
+            found = judge(await gather_facts(configuration, timeout_seconds=10))
+            assert world.now() - began < 60
+            places = kafka.bootstrap.split(",")
+            (brokers,) = [each for each in found if each.level is Severity.ERROR]
+            assert (brokers.about, brokers.check) == (alias, "brokers")
+            assert brokers.remedy == "start " + ", and ".join(
+                f"broker {number} at {places[number - 1]}" for number in silent
+            )
+            (reachable,) = [each for each in found if (each.about, each.check) == (alias, "reachable")]
+            assert reachable.message.startswith("1 of 3 brokers, ")
+            assert {"topics", "replication.factor", "loops"} <= {each.check for each in found}
+            open_questions = [each.message for each in found if each.check == "not checked"]
+            assert open_questions
+            assert all(f"cluster {alias}: " in each for each in open_questions)
+            of_new = any(
+                "which offsets the copies of orders.new will have" in each for each in open_questions
+            )
+            assert of_new == (alias == "A")
+            assert any("live" in each for each in open_questions) == ("mm2-configsync.A.internal" in led)
 
     live(life())
 

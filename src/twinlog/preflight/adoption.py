@@ -273,7 +273,9 @@ def check_offsets(flow: CheckedFlow, flows: Sequence[CheckedFlow] = ()) -> Itera
     new = [
         UncopiedTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
         for topic in flow.topics
-        if isinstance(topic.target, KafkaError) or (topic.target_ends is not None and not _is_written(topic))
+        if topic.unread is None
+        and (isinstance(topic.target, KafkaError) or topic.target_ends is not None)
+        and not _is_written(topic)
     ]
     if flow.config.source.exactly_once:
         yield from _written_targets(flow, rule, flows)

@@ -61,6 +61,7 @@ def judge(facts: Facts) -> list[Finding]:
         for topic in flow.topics:
             findings += check_topic(flow, topic, target, is_back=(flow.flow, topic.name) in back)
         findings += check_offsets(flow, facts.flows)
+        findings += check_unanswered(flow)
         findings += check_rights(flow, facts.clusters)
     findings += check_loops(facts)
     findings += check_listens(facts)
@@ -128,10 +129,15 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
             _remedy(cluster.alias, cluster.unreachable),
         )
         return
-    yield fine(cluster.alias, "reachable", f"{_brokers(cluster)}, cluster id {cluster.cluster_id}")
-    if cluster.outage.brokers:
-        outage = cluster.outage
-        yield warning(cluster.alias, "brokers", outage.told(cluster.alias), outage.remedy)
+    outage = cluster.outage
+    up = cluster.broker_count - len(outage.brokers)
+    of_all = f"{up} of {_brokers(cluster)}" if outage.brokers else _brokers(cluster)
+    yield fine(cluster.alias, "reachable", f"{of_all}, cluster id {cluster.cluster_id}")
+    if outage.brokers:
+        min_isr = _of(cluster, "min.insync.replicas", 1)
+        too_few = f"; writes need {min_isr} in sync" if up < min_isr else ""
+        make = error if too_few or outage.without_leader else warning
+        yield make(cluster.alias, "brokers", f"{outage.told(cluster.alias)}{too_few}", outage.remedy)
     if _number(cluster.release) < _number(OLDEST_RELEASE):
         yield error(
             cluster.alias,
@@ -163,10 +169,10 @@ def check_ends(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) ->
     else:
         yield fine(about, "two clusters", "the ends are different clusters")
     if flow.topics:
-        named = ", ".join(topic.name for topic in flow.topics[:_NAMED])
-        more = f" and {len(flow.topics) - _NAMED} more" if len(flow.topics) > _NAMED else ""
-        told = f"{len(flow.topics)} of {len(source.topics)} topics are replicated: {named}{more}"
-        yield fine(about, "topics", told)
+        named = _named([topic.name for topic in flow.topics])
+        yield fine(
+            about, "topics", f"{len(flow.topics)} of {len(source.topics)} topics are replicated: {named}"
+        )
     else:
         yield warning(
             about,
@@ -176,9 +182,34 @@ def check_ends(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) ->
         )
 
 
+def check_unanswered(flow: CheckedFlow) -> Iterator[Finding]:
+    """What silent brokers leave open: a log without its leader, a new topic without a controller."""
+    unread = {topic.name: topic.unread for topic in flow.topics if topic.unread is not None}
+    if unread:
+        what = f"which offsets the copies of {_named([*unread])} will have, and records without a key"
+        yield not_checked(flow, what, next(iter(unread.values())))
+    target = flow.flow.target
+    creations = [
+        *((target, topic.target_name, topic.creation) for topic in flow.topics),
+        *((topic.cluster, topic.name, topic.creation) for topic in flow.internal),
+    ]
+    for alias in (flow.flow.source, target):
+        unknown = {
+            name: error
+            for cluster, name, error in creations
+            if cluster == alias and error is not None and error.retriable
+        }
+        if unknown:
+            what = f"whether {_named([*unknown])} can be created on {alias}"
+            yield not_checked(flow, what, next(iter(unknown.values())))
+
+
 def check_rules(flow: CheckedFlow) -> Iterator[Finding]:
     """Rules that were changed while the flow ran: everything else is checked with those in force."""
-    if flow.rules_unknown is not None:
+    if isinstance(flow.rules_unknown, KafkaError):
+        what = "rules that were changed live; the file was checked without them"
+        yield not_checked(flow, what, flow.rules_unknown)
+    elif flow.rules_unknown is not None:
         check = "rights" if flow.rules_unknown.reason == _NO_RIGHT else "live rules"
         yield error(str(flow.flow), check, f"{flow.rules_unknown}. The file was checked without them")
     for sentence in flow.rules:
@@ -399,6 +430,11 @@ def _value_on_target(
         if present is not None:
             return present.value or ""
     return target.broker_configs.get(broker_name, "")
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:

@@ -95,6 +95,9 @@ class TopicFacts:
     """The error that prevents creating a missing target topic."""
     log_starts: Sequence[int] = ()
     """First offsets of the source's logs by partition, for a topic whose copy has not begun."""
+    unread: KafkaError | None = None
+    """Why the logs of a topic whose copy may not have begun could not be read: no field below is known, nor
+    `log_starts`."""
     keyless: Mapping[int, int] = field(default_factory=dict)
     """By partition, the offset of a record without a key at the begin of a compacted log of the source, for a
     topic whose copy has not begun."""
@@ -162,8 +165,9 @@ class CheckedFlow:
     """True if Spark understands the flow's expressions, False if it was not asked, or what it says."""
     rules: Sequence[str] = ()
     """Each rule that was changed live, and replaces the file's or is put aside, as a sentence."""
-    rules_unknown: StateError | None = None
-    """Why the rules that were changed live are not known: the facts follow the file then."""
+    rules_unknown: StateError | KafkaError | None = None
+    """Why the rules that were changed live are not known: the facts follow the file then. KafkaError: the
+    target did not answer."""
 
     @property
     def flow(self) -> Flow:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.flow.filters import group_filter
@@ -173,7 +173,7 @@ async def _flow(
         on_target = await stack.enter_async_context(_open(target, timeout_seconds))
         try:
             in_force = await flow_in_force(configuration, config.flow, on_target, starting=True)
-        except StateError as error:
+        except (StateError, KafkaError) as error:
             facts = replace(facts, rules_unknown=error)
         else:
             config, selector = in_force.config, topic_selector(in_force.config)
@@ -236,9 +236,11 @@ class _FlowLook:
         creations = await self.target_rights.try_creating(
             [self._new_topic(name) for name in remote.values() if name not in present]
         )
-        ends = await self._target_ends([target[name] for name in present])
-        starts = await self._log_starts(
-            [topic for name, topic in source.items() if remote[name] not in present or remote[name] in ends]
+        ends, ends_unread = await self._target_ends([target[name] for name in present])
+        starts, starts_unread = await _offsets(
+            self.source,
+            OffsetSpec.EARLIEST,
+            [topic for name, topic in source.items() if remote[name] not in present or remote[name] in ends],
         )
         keyless = await self._keyless(starts, source_configs)
         return [
@@ -253,21 +255,12 @@ class _FlowLook:
                 target_operations=target_operations.get(copy, frozenset()),
                 creation=creations.get(copy),
                 log_starts=starts.get(name, ()),
+                unread=starts_unread.get(name) or ends_unread.get(copy),
                 keyless=keyless.get(name, {}),
                 target_ends=ends.get(copy),
             )
             for name, copy in remote.items()
         ]
-
-    async def _log_starts(
-        self, topics: Sequence[TopicDescription | KafkaError]
-    ) -> Mapping[str, Sequence[int]]:
-        """By topic; an unreadable one counts as 0. Raises KafkaError."""
-        found = await _offsets(self.source, OffsetSpec.EARLIEST, topics)
-        return {
-            topic: [0 if isinstance(start, KafkaError) else start for start in starts]
-            for topic, starts in found.items()
-        }
 
     async def _keyless(
         self,
@@ -299,39 +292,36 @@ class _FlowLook:
                     found.setdefault(partition.topic, {})[partition.partition] = offset
         return found
 
-    async def _target_ends(
-        self, topics: Sequence[TopicDescription | KafkaError]
-    ) -> Mapping[str, Sequence[int]]:
-        """By target topic; empty once the flow has stored a position. Raises KafkaError."""
+    async def _target_ends(self, topics: Sequence[TopicDescription | KafkaError]) -> "_Offsets":
+        """By target topic; empty once the flow has stored a position."""
         positions = self._config.source.offset_storage.topic
         if not topics or not _is_absent((await self._target.describe_topics([positions]))[positions]):
-            return {}
-        found = await _offsets(self._target, OffsetSpec.LATEST, topics)
-        return {
-            topic: [end for end in ends if not isinstance(end, KafkaError)]
-            for topic, ends in found.items()
-            if not any(isinstance(end, KafkaError) for end in ends)
-        }
+            return {}, {}
+        return await _offsets(self._target, OffsetSpec.LATEST, topics)
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []
-        for alias, name, purpose, is_read_whole in own_topics(self._config, self._selector.policy):
-            on_source = alias == self._config.flow.source
-            rights = self.source_rights if on_source else self.target_rights
-            operations = (await rights.topic_operations([name]))[name]
-            creation: KafkaError | None = None
-            if isinstance(operations, KafkaError):
-                creation = (await rights.try_creating([self._new_topic(name)]))[name]
-            found.append(
+        owned = own_topics(self._config, self._selector.policy)
+        for alias, rights in (
+            (self._config.flow.source, self.source_rights),
+            (self._config.flow.target, self.target_rights),
+        ):
+            topics = [each for each in owned if each.cluster == alias]
+            operations = await rights.topic_operations([each.name for each in topics])
+            creations = await rights.try_creating(
+                [self._new_topic(name) for name, told in operations.items() if isinstance(told, KafkaError)]
+            )
+            found += [
                 InternalTopic(
                     cluster=alias,
-                    name=name,
-                    operations=operations,
-                    creation=creation,
-                    purpose=purpose,
-                    missing_settings=await self._missing_settings(name) if is_read_whole else {},
+                    name=each.name,
+                    operations=operations[each.name],
+                    creation=creations.get(each.name),
+                    purpose=each.purpose,
+                    missing_settings=await self._missing_settings(each.name) if each.is_read_whole else {},
                 )
-            )
+                for each in topics
+            ]
         return found
 
     async def ids(self, visible: Collection[str], flows: Iterable[FlowConfig]) -> list[InternalTopic]:
@@ -368,18 +358,32 @@ class _FlowLook:
         return NewTopic(name=name, partition_count=1, replication_factor=-1)
 
 
+_Offsets: TypeAlias = tuple[Mapping[str, Sequence[int]], Mapping[str, KafkaError]]
+"""Of each partition, by topic; and why it is not known, of a topic of which a partition did not tell."""
+
+
 async def _offsets(
     cluster: KafkaCluster, spec: OffsetSpec, topics: Sequence[TopicDescription | KafkaError]
-) -> Mapping[str, Sequence[int | KafkaError]]:
-    """Of each partition, by topic. Raises KafkaError."""
-    known = [topic for topic in topics if not isinstance(topic, KafkaError)]
+) -> _Offsets:
     every = {
         topic.name: [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
-        for topic in known
+        for topic in topics
+        if not isinstance(topic, KafkaError)
     }
     asked = [partition for partitions in every.values() for partition in partitions]
-    found = await cluster.list_offsets(spec, asked) if asked else {}
-    return {name: [found[partition] for partition in partitions] for name, partitions in every.items()}
+    try:
+        found = await cluster.list_offsets(spec, asked) if asked else {}
+    except KafkaError as error:
+        return {}, dict.fromkeys(every, error)
+    told: dict[str, list[int]] = {name: [] for name in every}
+    unread: dict[str, KafkaError] = {}
+    for partition in asked:
+        offset = found[partition]
+        if isinstance(offset, KafkaError):
+            unread[partition.topic] = offset
+        else:
+            told[partition.topic].append(offset)
+    return {name: offsets for name, offsets in told.items() if name not in unread}, unread
 
 
 def _is_absent(topic: TopicDescription | KafkaError) -> bool:

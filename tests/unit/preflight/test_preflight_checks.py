@@ -11,7 +11,16 @@ from twinlog.kafka.admin.topics import release_of
 from twinlog.kafka.ports import Outage
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Severity
-from unit.preflight.facts_rig import AWAY, Configure, cluster, facts_of, the_trouble, topic, troubles
+from unit.preflight.facts_rig import (
+    ABSENT,
+    AWAY,
+    Configure,
+    cluster,
+    facts_of,
+    the_trouble,
+    topic,
+    troubles,
+)
 
 
 def test_nothing_stands_in_the_way(configure: Configure) -> None:
@@ -102,12 +111,23 @@ def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Con
     assert "bootstrap.servers" not in finding.remedy
 
 
-def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(configure: Configure) -> None:
-    outage = Outage(brokers={2: "kafka-2:9092"}, without_leader=1, under_replicated=7)
-    finding = the_trouble(facts_of(configure({}), clusters={"B": cluster("B", outage=outage)}))
-    assert (finding.level, finding.about) == (Severity.WARNING, "B")
+@pytest.mark.parametrize(
+    ("without_leader", "min_isr", "level"),
+    [(0, "2", Severity.WARNING), (1, "2", Severity.ERROR), (0, "3", Severity.ERROR)],
+)
+def test_a_broker_that_does_not_answer_is_an_error_where_it_stops_reads_or_writes(
+    configure: Configure, without_leader: int, min_isr: str, level: Severity
+) -> None:
+    outage = Outage(brokers={2: "kafka-2:9092"}, without_leader=without_leader, under_replicated=7)
+    there = cluster("B", outage=outage, broker_configs={"min.insync.replicas": min_isr})
+    facts = facts_of(configure({"replication.factor": "3"}), clusters={"B": there})
+    finding = the_trouble(facts)
+    assert (finding.level, finding.about) == (level, "B")
     assert "broker 2 of B does not answer; the others do" in finding.message
+    assert ("; writes need 3 in sync" in finding.message) == (min_isr == "3")
     assert finding.remedy == "start broker 2 at kafka-2:9092"
+    (reachable,) = [each for each in judge(facts) if (each.about, each.check) == ("B", "reachable")]
+    assert reachable.message == "2 of 3 brokers, cluster id id-B"
 
 
 def test_a_release_that_is_too_old(configure: Configure) -> None:
@@ -168,6 +188,13 @@ def test_minus_one_is_judged_by_the_brokers_default(configure: Configure) -> Non
         ({"groups": GroupRights(not_asked=7)}, "rights on 7 more groups"),
         ({"groups": GroupRights(elections={"twinlog-source-A-B": AWAY})}, "group twinlog-source-A-B of B"),
         ({"other_principals": {"B producer": "User:writer"}}, "User:writer, the principal of the B producer"),
+        ({"rules_unknown": AWAY}, "rules that were changed live; the file was checked without them"),
+        ({"topics": {"A->B": [topic(unread=AWAY)]}}, "which offsets the copies of orders will have"),
+        ({"topics": {"A->B": [topic(creation=AWAY)]}}, "whether A.orders can be created on B"),
+        (
+            {"internal": (InternalTopic(cluster="A", name="heartbeats", operations=ABSENT, creation=AWAY),)},
+            "whether heartbeats can be created on A",
+        ),
         (
             {"internal": (InternalTopic(cluster="B", name="mm2-failover.A.internal", operations=AWAY),)},
             "rights on mm2-failover.A.internal of B",

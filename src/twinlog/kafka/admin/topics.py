@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.admin.changes import batches, change, error_of, in_batches, share_ms
+from twinlog.kafka.admin.changes import change, error_of, in_batches, share_ms
 from twinlog.kafka.admin.settings import AclOperation
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.codes import ErrorCode
@@ -244,18 +244,20 @@ class ClusterInspector:
         return _words(answer.cluster_authorized_operations)
 
     async def topic_operations(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
-        """The operations that the principal may do on these topics, or an error. Raises KafkaError."""
-        if not names:
-            return {}
+        """The operations that the principal may do on these topics, or an error."""
+        return await in_batches(sorted(set(names)), self._may, key=str, most=TOPICS_A_REQUEST)
+
+    async def _may(self, names: Collection[str]) -> Mapping[str, frozenset[str] | KafkaError]:
         doing = "ask for rights on topics"
-        told: dict[str, frozenset[str] | KafkaError] = {}
-        for page in batches(sorted(set(names)), most=TOPICS_A_REQUEST):
-            told |= {
-                topic.name: error_of(self._wire, topic.error_code, topic.name, doing)
-                or _words(topic.topic_authorized_operations)
-                for topic in (await self._metadata_with_rights(page, doing)).topics
-            }
-        return told
+        try:
+            answer = await self._metadata_with_rights(names, doing)
+        except KafkaError as error:
+            return dict.fromkeys(names, error)
+        return {
+            topic.name: error_of(self._wire, topic.error_code, topic.name, doing)
+            or _words(topic.topic_authorized_operations)
+            for topic in answer.topics
+        }
 
     async def _metadata_with_rights(self, topics: Collection[str], doing: str) -> Any:
         """Of the cluster and of these topics. Raises KafkaError."""
