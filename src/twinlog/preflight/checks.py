@@ -1,19 +1,21 @@
 """Judges the facts: every check is a function of facts. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from twinlog.batches import BATCH_LIMITS, largest_batch_bytes
-from twinlog.config import NoticeLevel, OffsetSyncsLocation, Service
+from twinlog.config import NoticeLevel, Service
 from twinlog.config.flow.filters import config_property_filter
 from twinlog.config.flow.settings import fixed_configs
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
+from twinlog.model import ClusterAlias
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.adoption import check_offsets
 from twinlog.preflight.facts import (
+    BROKERS_FACTOR,
     CheckedFlow,
     ClusterFacts,
     Facts,
@@ -23,6 +25,7 @@ from twinlog.preflight.facts import (
     copied_back,
     error,
     fine,
+    own_topics,
     warning,
 )
 from twinlog.preflight.rights import check_rights, not_checked, servers_of
@@ -56,7 +59,7 @@ def judge(facts: Facts) -> list[Finding]:
         findings += check_ends(flow, source, target)
         findings += check_rules(flow)
         findings += check_renames(flow, source)
-        findings += check_factors(flow, source, target)
+        findings += check_factors(flow, facts.clusters)
         findings += check_compaction(flow)
         for topic in flow.topics:
             findings += check_topic(flow, topic, target, is_back=(flow.flow, topic.name) in back)
@@ -216,43 +219,36 @@ def check_rules(flow: CheckedFlow) -> Iterator[Finding]:
         yield warning(str(flow.flow), "live rules", sentence)
 
 
-def check_factors(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) -> Iterator[Finding]:
-    """Replication factors against live brokers, and against what the brokers ask of every write."""
+def check_factors(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFacts]) -> Iterator[Finding]:
+    """Replication factors against live brokers, and against what the brokers ask of every write: of copies,
+    and of each topic of the services' own that is missing, on the cluster where it is created."""
     config, about = flow.config, str(flow.flow)
-    syncs = config.source.offset_syncs
-    syncs_host = source if syncs.location is OffsetSyncsLocation.SOURCE else target
-    wanted = [
-        (target, "replication.factor", config.configsync.replication_factor),
-        (target, "offset.storage.replication.factor", config.source.offset_storage.replication_factor),
-    ]
-    if syncs.enabled:
-        wanted.append((syncs_host, "offset-syncs.topic.replication.factor", syncs.replication_factor))
-    if config.checkpoint.enabled:
-        factor = config.checkpoint.topic_replication_factor
-        wanted.append((target, "checkpoints.topic.replication.factor", factor))
-    if config.heartbeat.enabled:
-        wanted.append(
-            (target, "heartbeats.topic.replication.factor", config.heartbeat.topic_replication_factor)
-        )
-    for cluster, key, configured in wanted:
-        factor = configured if configured != -1 else _of(cluster, "default.replication.factor", 1)
+    there = {(own.cluster, own.name) for own in flow.internal if not isinstance(own.operations, KafkaError)}
+    wanted = {(flow.flow.target, "replication.factor"): config.configsync.replication_factor} | {
+        (own.cluster, own.factor_key): own.factor
+        for own in own_topics(config, flow.selector.policy)
+        if (own.cluster, own.name) not in there
+    }
+    for (alias, key), configured in wanted.items():
+        cluster = clusters[alias]
+        factor = configured if configured != -1 else _of(cluster, BROKERS_FACTOR, 1)
         min_isr = _of(cluster, "min.insync.replicas", 1)
         if factor > cluster.broker_count:
             yield error(
                 about,
                 key,
-                f"{factor} replicas on {cluster.alias}, which has {_brokers(cluster)}",
-                f"lower {key}, or add brokers",
+                f"{factor} replicas on {alias}, which has {_brokers(cluster)}",
+                f"lower {key}, or add brokers to {alias}",
             )
         elif min_isr > factor and not _bounds_min_isr(cluster):
             yield error(
                 about,
                 key,
-                f"{factor} replicas on {cluster.alias}, whose brokers want {min_isr} in sync: writes fail",
-                f"raise {key}, or lower min.insync.replicas of the brokers",
+                f"{factor} replicas on {alias}, whose brokers want {min_isr} in sync: writes fail",
+                f"raise {key}, or lower min.insync.replicas of the brokers of {alias}",
             )
         else:
-            yield fine(about, key, f"{factor} on {cluster.alias}")
+            yield fine(about, key, f"{factor} on {alias}")
 
 
 def check_compaction(flow: CheckedFlow) -> Iterator[Finding]:

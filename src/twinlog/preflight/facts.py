@@ -190,6 +190,8 @@ class Facts:
     """Notices from reading the file, the same as `twinlog run` prints."""
 
 
+BROKERS_FACTOR: Final = "default.replication.factor"
+"""A broker property."""
 WARM_START: Final = "without it the checkpoint service starts more slowly"
 
 
@@ -197,6 +199,9 @@ class OwnTopic(NamedTuple):
     cluster: ClusterAlias
     """The cluster that holds it."""
     name: str
+    factor_key: str
+    factor: int
+    """Its replicas, as `factor_key` says; -1 = as the brokers say."""
     purpose: str = ""
     """Its purpose, for a topic without which the flow works; otherwise empty."""
     is_read_whole: bool = False
@@ -206,23 +211,29 @@ class OwnTopic(NamedTuple):
 def own_topics(config: FlowConfig, policy: ReplicationPolicy) -> list[OwnTopic]:
     """Every topic that the services create, read and write for a flow."""
     source, target = config.flow.source, config.flow.target
+    storage = config.source.offset_storage
+    of_positions = "offset.storage.replication.factor", storage.replication_factor
     topics = [
-        OwnTopic(target, config.source.offset_storage.topic, is_read_whole=True),
-        OwnTopic(target, configsync_topic(source)),
+        OwnTopic(target, storage.topic, *of_positions, is_read_whole=True),
+        OwnTopic(target, configsync_topic(source), *of_positions),
     ]
     if config.source.offset_syncs.enabled:
         syncs = offset_syncs_topic(policy, config.flow, config.source.offset_syncs.location)
-        topics.append(OwnTopic(syncs.cluster, syncs.topic))
+        factor = config.source.offset_syncs.replication_factor
+        topics.append(OwnTopic(syncs.cluster, syncs.topic, "offset-syncs.topic.replication.factor", factor))
     if dead_letters := config.policy_config.get(DEAD_LETTERS):
-        topics.append(OwnTopic(target, dead_letters, "without it records that fail stop their partitions"))
+        purpose = "without it records that fail stop their partitions"
+        topics.append(OwnTopic(target, dead_letters, BROKERS_FACTOR, -1, purpose))
     if config.checkpoint.enabled:
+        of_groups = "checkpoints.topic.replication.factor", config.checkpoint.topic_replication_factor
         topics += [
-            OwnTopic(target, policy.checkpoints_topic(source), is_read_whole=True),
-            OwnTopic(target, failover_topic(source)),
-            OwnTopic(target, sync_history_topic(source), WARM_START),
+            OwnTopic(target, policy.checkpoints_topic(source), *of_groups, is_read_whole=True),
+            OwnTopic(target, failover_topic(source), *of_groups),
+            OwnTopic(target, sync_history_topic(source), *of_groups, WARM_START),
         ]
     if config.heartbeat.enabled:
-        topics += [OwnTopic(cluster, policy.heartbeats_topic()) for cluster in (source, target)]
+        of_beats = "heartbeats.topic.replication.factor", config.heartbeat.topic_replication_factor
+        topics += [OwnTopic(cluster, policy.heartbeats_topic(), *of_beats) for cluster in (source, target)]
     return topics
 
 

@@ -14,6 +14,7 @@ from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Se
 from unit.preflight.facts_rig import (
     ABSENT,
     AWAY,
+    EVERYTHING,
     Configure,
     cluster,
     facts_of,
@@ -155,6 +156,26 @@ def test_too_few_brokers_for_a_replication_factor(configure: Configure) -> None:
             "heartbeats.topic.replication.factor",
         )
     }
+
+
+CHANGED = {"twinlog.transform.topics": "orders", "twinlog.transform.value": "value"}
+
+
+def test_a_factor_is_held_against_the_cluster_where_the_topic_is_created(configure: Configure) -> None:
+    """`heartbeats` is created on both, offset syncs on the source."""
+    few = {"A": cluster("A", broker_count=1)}
+    facts = facts_of(configure({}), clusters=few)
+    assert {(each.level, each.check, each.message) for each in troubles(facts)} == {
+        (Severity.ERROR, key, "3 replicas on A, which has 1 broker")
+        for key in ("offset-syncs.topic.replication.factor", "heartbeats.topic.replication.factor")
+    }
+    assert {each.remedy.partition(", or ")[2] for each in troubles(facts)} == {"add brokers to A"}
+    there = InternalTopic(cluster="A", name="heartbeats", operations=EVERYTHING)
+    found = the_trouble(facts_of(configure({}), clusters=few, internal=(there,)))
+    assert found.check == "offset-syncs.topic.replication.factor", "a topic that exists is not created"
+    letters = configure({"twinlog.dead.letter.topic": "letters", **CHANGED})
+    few = {"B": cluster("B", broker_configs={"default.replication.factor": "4"})}
+    assert the_trouble(facts_of(letters, clusters=few)).check == "default.replication.factor"
 
 
 def test_min_isr_above_the_replication_factor(configure: Configure) -> None:
