@@ -5,7 +5,7 @@ set -eu
 directory=$1
 names=DNS:localhost,IP:127.0.0.1
 for service in source checkpoint heartbeat configsync; do
-    names=$names,DNS:$service,DNS:$service-1,DNS:$service-2
+    names=$names,DNS:$service
 done
 if [ ! -s "$directory/tls.crt" ]; then
     umask 077

@@ -160,27 +160,27 @@ def test_the_file_with_tls_is_the_other_one_with_certificates_instead_of_open_po
     assert lines(tls_file) == lines(MM2_FILE)
 
 
-@pytest.mark.parametrize("service", [each for each in Service if each != "heartbeat"])
-def test_each_replica_has_the_name_of_the_service_and_one_of_its_own_both_in_the_certificate(
+@services
+def test_any_number_of_containers_of_a_service_is_called_by_their_own_names_under_one_certificate(
     service: Service, certificate: Pem
 ) -> None:
-    own: dict[str, str] = {}
-    for name in (str(service), f"{service}-2"):
-        replica = merged(TLS, name)
-        aliases = replica["networks"]["default"]["aliases"]
-        assert str(service) in (name, *aliases)
-        (endpoint,) = [word for word in replica["command"] if "endpoint=" in word]
-        key, _, address = endpoint.partition("=")
-        assert key == f"twinlog.{service}.endpoint"
-        host, _, port = address.partition(":")
-        assert host in (name, *aliases)
-        assert int(port) == default_port(service)
-        assert replica["healthcheck"]["test"][-1] == f"{service}=127.0.0.1:{port}"
-        assert {f"dns:{host}", f"dns:{service}"} <= certificate.names
-        own[name] = host
-        assert "./mm2.tls.properties:/etc/twinlog/mm2.properties:ro" in replica["volumes"]
-        assert replica["image"] == merged("compose.yaml", str(service))["image"]
-    assert len(set(own.values())) == 2, "an owner is called by a name that leads to it alone"
+    base, secured = merged("compose.yaml", str(service)), merged(TLS, str(service))
+    assert "container_name" not in secured
+    assert secured["command"] == base["command"], "each tells the name of its own container"
+    assert secured["image"] == base["image"]
+    assert secured.get("networks", {}) == {}, "a name that leads to all of them is no address of an owner"
+    assert secured.get("scale", 1) == (1 if service == "heartbeat" else 2)
+    assert secured["healthcheck"]["test"][-1] == f"{service}=127.0.0.1:{default_port(service)}"
+    assert "./mm2.tls.properties:/etc/twinlog/mm2.properties:ro" in secured["volumes"]
+    configuration = load(
+        MM2_FILE.with_name("mm2.tls.properties"),
+        environ={"HOSTNAME": "1f9a"},
+        overrides=dict([secured["command"][-1].replace("$$", "$").split("=", 1)]),
+    )
+    assert str(configuration.endpoints[service].endpoint) == f"1f9a:{default_port(service)}"
+    for called in Service:
+        expected = configuration.security.to_call(called, own=service).server_name
+        assert f"dns:{expected}" in certificate.names
 
 
 @services
