@@ -203,10 +203,18 @@ def _show_ready(clusters: Sequence[RunningCluster], call: Call) -> None:
 
 def _show_started(clusters: Sequence[RunningCluster], call: Call) -> None:
     _show(clusters, call)
-    is_open = all(cluster.security_protocol == "PLAINTEXT" for cluster in clusters[:2])
-    if not call.in_json and len(clusters) > 1 and is_open:
-        typer.echo("\nmm2.properties, a file for `twinlog run`:\n")
-        typer.echo(mirror_file(*clusters[:2]))
+    if not call.in_json and (text := file_of_started(clusters, registry.running_clusters())):
+        typer.echo(f"\nmm2.properties, a file for `twinlog run`:\n\n{text}")
+
+
+def file_of_started(started: Sequence[RunningCluster], running: Sequence[RunningCluster]) -> str:
+    """A mirror between the first two, or from a cluster that ran before to the only one. Empty without two,
+    and where clients log in or use TLS."""
+    names = {each.name for each in started}
+    before = [each for each in running if each.name not in names]
+    ends = [*(before[:1] if len(started) == 1 else ()), *started][:2]
+    is_open = all(each.security_protocol == "PLAINTEXT" for each in ends)
+    return mirror_file(*ends) if len(ends) > 1 and is_open else ""
 
 
 def mirror_file(source: RunningCluster, target: RunningCluster) -> str:

@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 
 from twinlog.cli.common.fields import cells_of, columns_of, table_lines
-from twinlog.cli.local import CLUSTER, mirror_file
+from twinlog.cli.local import CLUSTER, file_of_started, mirror_file
 from twinlog.config import load
 from twinlog.local.registry import BrokerState, RunningBroker, RunningCluster
 
 
-def cluster(name: str, brokers: int) -> RunningCluster:
+def cluster(name: str, brokers: int, security_protocol: str = "PLAINTEXT") -> RunningCluster:
     return RunningCluster(
         name=name,
         cluster_id=name,
         kafka_version="4.3.1",
         bootstrap_servers=",".join(f"{name}:{number}" for number in range(1, brokers + 1)),
-        security_protocol="PLAINTEXT",
+        security_protocol=security_protocol,
         client_file="",
         brokers=tuple(
             RunningBroker(
@@ -38,6 +38,14 @@ def test_it_enables_a_flow_and_asks_for_no_more_replicas_than_there_are_brokers(
     assert [str(each.flow) for each in configuration.enabled_flows] == ["east->west"]
     assert [each.text for each in configuration.notices if each.level == "warning"] == []
     assert text.count("replication.factor=") == text.count(f"replication.factor={factor}\n") == 5
+
+
+def test_clusters_that_are_started_one_at_a_time_have_a_file_as_those_that_are_started_together() -> None:
+    west, east, locked = cluster("west", 1), cluster("east", 1), cluster("locked", 1, "SASL_PLAINTEXT")
+    assert file_of_started([west, east], [west, east]) == mirror_file(west, east)
+    assert file_of_started([west], [west]) == ""
+    assert file_of_started([east], [east, west]) == mirror_file(west, east)
+    assert file_of_started([locked], [locked, west]) == ""
 
 
 def test_addresses_are_shown_as_a_properties_file_has_them() -> None:

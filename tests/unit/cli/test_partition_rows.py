@@ -54,6 +54,12 @@ def test_the_worst_come_first_and_those_alike_in_their_order() -> None:
     assert [each.source.topic for each in several if rows.is_troubled(each)] == ["b", "c", "d", "e", "f"]
 
 
+def test_a_partition_that_waits_for_a_transaction_that_is_not_open_for_long_is_in_trouble() -> None:
+    waits = status("orders")
+    waits.message = "waits for an open transaction of the source"
+    assert [rows.is_troubled(each) for each in (waits, status("orders"))] == [True, False]
+
+
 def test_what_is_not_known_is_a_question_mark_for_people_and_null_for_programs() -> None:
     unknown, old = status("a", lag=None), status("b", lag=7, oldest_ms=NOW_MS - 90_000)
     assert rows.LAG.cell(unknown) == "?"

@@ -48,14 +48,16 @@ _WORST_FIRST = ("FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING")
 
 
 def is_troubled(status: pb2.PartitionStatus) -> bool:
-    """Whether it is not RUNNING, or differs from its source. A delayed partition is RUNNING."""
+    """Whether it is not RUNNING, waits, or differs from its source. A delayed partition is RUNNING."""
     return bool(troubles_of(status))
 
 
 def troubles_of(status: pb2.PartitionStatus) -> dict[str, str]:
     """What is wrong with it in words, by the reason that has the remedy (empty: there is none)."""
     found: dict[str, str] = {}
-    if status.state != pb2.PARTITION_STATE_RUNNING or status.reason not in _HARMLESS:
+    # One with a message and no reason waits for a transaction that is not open for long.
+    is_told = status.reason not in _HARMLESS or (status.message and not status.reason)
+    if status.state != pb2.PARTITION_STATE_RUNNING or is_told:
         about = " ".join(word for word in (state_name(status), status.reason) if word)
         found[status.reason] = f"{about}: {status.message}" if status.message else about
     if words := _foreign_words(status):
