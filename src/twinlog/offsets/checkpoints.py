@@ -151,8 +151,6 @@ class CheckpointHistory:
                 del self._latest[group]
         return len(too_many)
 
-    def clear(self) -> None:
-        """Forget everything, because another process may have written meanwhile."""
-        self._latest.clear()
-        self._written.clear()
-        self._committed.clear()
+    def become(self, read: "CheckpointHistory") -> None:
+        """Hold what `read` holds, and nothing else: another process may have written meanwhile."""
+        vars(self).update(vars(read))

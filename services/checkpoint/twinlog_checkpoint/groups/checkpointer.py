@@ -281,8 +281,9 @@ class Checkpointer:
             if self.learn_rules is not None:
                 await self.learn_rules()
                 self._learned = True
-            self.history.clear()
-            restored = await self.log.restore(self.history)
+            read = CheckpointHistory()
+            restored = await self.log.restore(read)
+            self.history.become(read)
             self.tail.on_restored(checkpoints_restored=restored)
             self._restored = True
         read_at = self.clock.monotonic()

@@ -149,6 +149,22 @@ async def test_a_process_that_regains_a_flow_goes_by_what_the_other_wrote(flow: 
     assert flow.checkpoints() == [checkpoint(150, 101), checkpoint(300, 300)]
 
 
+async def test_what_is_known_stays_known_until_it_is_read_again(flow: CheckpointFlowRig) -> None:
+    """A plan in an outage has the last known offsets from there."""
+    await flow.write_sync("orders", 10, 20)
+    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+    async with flow.running() as first:
+        await served_once(flow, first.checkpointer)
+        flow.target.take_away()
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(first.checkpointer.run(stop), name="again")
+            await turns(lambda: first.checkpointer.table.problem is not None)
+            stop.set()
+        assert not first.checkpointer.restored
+        assert [*first.checkpointer.history.latest("g").values()] == [checkpoint(10, 20)]
+
+
 async def test_a_stand_by_reads_the_offset_syncs_before_its_turn(flow: CheckpointFlowRig) -> None:
     await flow.write_sync("orders", 10, 20)
     tail = flow.checkpointer().tail
@@ -165,6 +181,6 @@ async def test_no_checkpoint_waits_for_the_acknowledgement_of_another(flow: Chec
     for number in range(50):
         flow.source.set_group(f"g{number}", {TopicPartition("orders", 0): 10})
     async with flow.ready() as checkpointer:
-        checkpointer.history.clear()
+        checkpointer.history.become(CheckpointHistory())
         await checkpointer.do_pass(GatheringWriter(50))
         assert len(checkpointer.history.groups()) == 50

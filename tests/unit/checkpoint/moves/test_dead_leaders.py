@@ -2,6 +2,7 @@
 
 import pytest
 
+from twinlog.offsets import CheckpointHistory
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, answer_queries
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
@@ -30,7 +31,7 @@ async def test_a_copy_without_a_leader_keeps_its_place_in_the_plan(known_by: str
         await _with_a_group(rig)
         known = rig.fakes.checkpoints()[-1].downstream_offset
         if known_by == "table":
-            rig.parts.history.clear()
+            rig.parts.history.become(CheckpointHistory())
         else:
             rig.parts.checkpointer.table.replace_all([], now_ms=0)
         kill_leader(rig.logs.target, COPY)
