@@ -17,13 +17,16 @@ OTHERS = ("--listen", "127.0.0.1:0")
 
 
 @asynccontextmanager
-async def replicated(directory: Path, sources: str) -> AsyncIterator[tuple[World, "Replicas"]]:
+async def replicated(
+    directory: Path, sources: str, *, more: str = ""
+) -> AsyncIterator[tuple[World, "Replicas"]]:
     """A world with a flow from each of these clusters to M."""
     file = (
         f"clusters = {', '.join(sources)}, M\n"
         + "".join(f"{alias}.bootstrap.servers = {{{alias}}}\n" for alias in (*sources, "M"))
         + "".join(f"{source}->M.enabled = true\n" for source in sources)
         + "\n".join(ONE_BROKER.splitlines()[4:])
+        + f"\n{more}"
     )
     async with World(directory, file, aliases=[*sources, "M"]) as world:
         # As brokers have it.

@@ -40,6 +40,7 @@ from twinlog.kafka.ports import (
     ManagedWriter,
     Member,
     Outage,
+    Presence,
     QuotaEntity,
     never_gone,
 )
@@ -64,18 +65,18 @@ _AT_ONCE: Final = 16
 class BrokerAdminMixin(TopicAdminMixin):
     """Implements `TopicAdmin`, `outage` included."""
 
-    async def outage(self, whole: Mapping[int, str] = NO_BROKERS) -> tuple[Mapping[int, str], Outage]:
-        named = (await self._topics((), _DOING)).brokers
-        silent = await self._silent(await self._silent(frozenset(named)))
+    async def outage(self, present: Presence, whole: Mapping[int, str] = NO_BROKERS) -> Outage:
+        named = present.brokers
+        silent = await self._silent(await self._silent(frozenset(named).difference((present.told_by,))))
         if silent >= named.keys():
             raise from_reason(UNAVAILABLE, _DOING, alias=self._wire.alias, detail="no broker answers")
         if not silent and named.keys() == whole.keys():
-            return named, Outage()
+            return Outage()
         told = await self._topics(None, _DOING, silent)
         missing = told.replicas.offline.difference(told.brokers)
         if not silent and not missing:
-            return named, Outage()
-        return named, Outage(
+            return Outage()
+        return Outage(
             brokers={each: {**whole, **named}.get(each, "") for each in sorted(silent | missing)},
             without_leader=told.replicas.without_leader,
             under_replicated=told.replicas.under_replicated,

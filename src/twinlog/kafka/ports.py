@@ -40,12 +40,14 @@ class NewTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerDescription:
-    node_id: int
-    host: str
-    port: int
-    rack: str | None
+class Presence(NamedTuple):
+    """What a broker that answers says of its cluster."""
+
+    cluster_id: str
+    brokers: Mapping[int, str]
+    """Those that the metadata names, by node id, with their addresses (`host:port`)."""
+    told_by: int | None = None
+    """The broker that answered; None if it does not matter."""
 
 
 NO_BROKERS: Final[Mapping[int, str]] = MappingProxyType({})
@@ -92,12 +94,11 @@ class Outage:
 class TopicAdmin(Protocol):
     async def cluster_id(self) -> str: ...
 
-    async def brokers(self) -> Sequence[BrokerDescription]: ...
+    async def presence(self) -> Presence: ...
 
-    async def outage(self, whole: Mapping[int, str] = NO_BROKERS) -> tuple[Mapping[int, str], Outage]:
-        """The brokers that the metadata names, with their addresses by node id, and which brokers do not
-        answer: those among them that two requests did not reach, and those that metadata does not name but
-        replicas are on.
+    async def outage(self, present: Presence, whole: Mapping[int, str] = NO_BROKERS) -> Outage:
+        """Which brokers do not answer: those of `present` that two requests did not reach, and those that
+        metadata does not name but replicas are on.
 
         The second kind is not looked for (it takes the metadata of all topics) while the metadata names
         exactly the brokers of `whole`, which says where they were. May take as long as two of the client's

@@ -129,12 +129,13 @@ async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts
         cluster = await stack.enter_async_context(_open(client, timeout_seconds))
         inspector = await stack.enter_async_context(_inspect(client, timeout_seconds))
         try:
-            named, outage = await cluster.outage()
+            present = await cluster.presence()
+            outage = await cluster.outage(present)
             return ClusterFacts(
                 alias=client.alias,
-                cluster_id=await cluster.cluster_id(),
+                cluster_id=present.cluster_id,
                 release=await inspector.release(),
-                broker_count=len(named.keys() | outage.brokers.keys()),
+                broker_count=len(present.brokers.keys() | outage.brokers.keys()),
                 broker_configs=await _broker_configs(cluster),
                 topics=frozenset(await cluster.list_topics()),
                 outage=outage,

@@ -12,7 +12,7 @@ from opentelemetry.metrics import Meter, Observation
 from twinlog.clock import Clock
 from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage
+from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage, Presence
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
@@ -177,36 +177,38 @@ class Clusters:
     async def _probe_one(self, alias: ClusterAlias, stop: asyncio.Event) -> None:
         while not stop.is_set():
             before = self._statuses[alias]
-            after = self._statuses[alias] = await self._look_at(alias)
+            after, present = await self._look_at(alias)
+            self._statuses[alias] = after
             self._log_change(before, after)
-            if after.reachable:
-                outage = await self._outage(alias)
+            if present is not None:
+                outage = await self._outage(alias, present)
                 self._statuses[alias] = replace(after, outage=outage)
                 self._log_outage(alias, before.outage, outage)
             usual_seconds = probe_interval_seconds(len(self._probed))
             seconds = usual_seconds if after.reachable else _AWAY_PROBE_INTERVAL_SECONDS
             await wait_or_stop(stop, seconds)
 
-    async def _look_at(self, alias: ClusterAlias) -> ClusterStatus:
+    async def _look_at(self, alias: ClusterAlias) -> tuple[ClusterStatus, Presence | None]:
         known = self._statuses[alias]
         try:
             cluster = await self._probe_connection(alias)
             async with asyncio.timeout(PROBE_TIMEOUT_SECONDS + _TIMEOUT_MARGIN_SECONDS):
-                cluster_id = await cluster.cluster_id()
+                present = await cluster.presence()
         except TimeoutError:
             reason, message = "KAFKA_TIMEOUT", f"no answer within {PROBE_TIMEOUT_SECONDS:g} s"
         except TwinlogError as error:
             reason, message = error.reason, str(error)
         else:
-            return ClusterStatus(
+            status = ClusterStatus(
                 alias=alias,
                 reachable=True,
                 as_of_ms=self._clock.now_ms(),
-                cluster_id=cluster_id,
+                cluster_id=present.cluster_id,
                 outage=known.outage,
             )
+            return status, present
         now_ms = self._clock.now_ms()
-        return ClusterStatus(
+        status = ClusterStatus(
             alias=alias,
             reachable=False,
             reason=reason,
@@ -215,19 +217,20 @@ class Clusters:
             cluster_id=known.cluster_id,
             since_ms=known.since_ms or now_ms,
         )
+        return status, None
 
-    async def _outage(self, alias: ClusterAlias) -> Outage:
+    async def _outage(self, alias: ClusterAlias, present: Presence) -> Outage:
         """The last known one while it cannot be told."""
         known = self._statuses[alias].outage
         looked_at, whole = self._whole.get(alias, (-math.inf, NO_BROKERS))
         if not known.brokers and self._clock.monotonic() - looked_at < BROKERS_INTERVAL_SECONDS:
             return known
         try:
-            named, outage = await (await self._probe_connection(alias)).outage(whole)
+            outage = await (await self._probe_connection(alias)).outage(present, whole)
         except TwinlogError:
             return known
         if not outage.brokers:
-            self._whole[alias] = self._clock.monotonic(), named
+            self._whole[alias] = self._clock.monotonic(), present.brokers
         return outage
 
     async def _probe_connection(self, alias: ClusterAlias) -> KafkaCluster:

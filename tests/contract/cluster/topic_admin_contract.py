@@ -98,11 +98,12 @@ class TopicAdminContract:
         cluster_id = await rig.cluster.cluster_id()
         assert cluster_id
         assert cluster_id == await rig.cluster.cluster_id()
-        (broker,) = await rig.cluster.brokers()
-        assert broker.node_id == 1
-        assert broker.host
-        assert broker.port > 0
-        assert broker.rack is None
+        present = await rig.cluster.presence()
+        assert present.cluster_id == cluster_id
+        ((node_id, address),) = present.brokers.items()
+        host, _, port = address.rpartition(":")
+        assert (node_id, bool(host), int(port) > 0) == (1, True, True)
+        assert present.told_by in (1, None)
 
     async def test_nothing_asked_is_nothing_answered(self, rig: ClusterRig) -> None:
         assert await rig.cluster.describe_topics([]) == {}

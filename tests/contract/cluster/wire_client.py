@@ -64,8 +64,9 @@ class WireClient:
 @asynccontextmanager
 async def wire_client(rig: ClusterRig) -> AsyncIterator[WireClient]:
     """Connected to the only broker of the cluster."""
-    (broker,) = await rig.cluster.brokers()
-    reader, writer = await asyncio.open_connection(broker.host, broker.port)
+    ((_, address),) = (await rig.cluster.presence()).brokers.items()
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
     try:
         client = WireClient(reader, writer)
         await client.negotiate()

@@ -61,7 +61,7 @@ async def test_tasks_start_hand_over_and_are_taken_over_while_a_broker_of_the_ta
 
         async def names(count: int) -> None:
             async def told() -> bool:
-                return len(await rig.target.brokers()) == count
+                return len((await rig.target.presence()).brokers) == count
 
             await eventually(told)
 

@@ -41,7 +41,7 @@ AWAY_REASONS = {"KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE"}
 
 CALLS: Mapping[str, Callable[[KafkaCluster], Awaitable[object]]] = {
     "cluster_id": lambda cluster: cluster.cluster_id(),
-    "brokers": lambda cluster: cluster.brokers(),
+    "presence": lambda cluster: cluster.presence(),
     "list_topics": lambda cluster: cluster.list_topics(),
     "describe_topics": lambda cluster: cluster.describe_topics(["topic"]),
     "create_topics": lambda cluster: cluster.create_topics(

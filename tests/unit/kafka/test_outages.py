@@ -1,19 +1,38 @@
 """Which brokers do not answer while others do: by what partitions say of them, and by asking each. What the
 metadata still says of a broker that does not answer counts for nothing."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.cluster import BrokerAdminMixin, open_cluster
-from twinlog.kafka.ports import Outage
+from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage, Presence
 from twinlog.kafka.protocol.client_pool import DataClientPool
-from twinlog.kafka.protocol.metadata import Metadata, Replicas
 from twinlog.testing.broker import FakeKafka
 
 TIMEOUT_SECONDS = 5.0
+
+
+async def missed(cluster: KafkaCluster, whole: Mapping[int, str] = NO_BROKERS) -> Outage:
+    return await cluster.outage(await cluster.presence(), whole)
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+async def test_each_broker_is_asked_once_while_all_answer(brokers: int) -> None:
+    """In each process every few seconds: most requests of many idle flows were these."""
+    async with (
+        FakeKafka(node_count=brokers) as kafka,
+        open_cluster("B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS) as cluster,
+    ):
+        every = (await cluster.presence()).brokers
+        await missed(cluster, every)  # Connects.
+        asked: list[int] = []
+        kafka.on_request = lambda node, _: asked.append(node.node_id)
+        assert not (await missed(cluster, every)).brokers
+        assert len(asked) == brokers
+        assert set(asked) == every.keys()
 
 
 async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_on_it() -> None:
@@ -23,18 +42,20 @@ async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_o
         async with open_cluster(
             "B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS
         ) as cluster:
-            every, outage = await cluster.outage()
+            every = (await cluster.presence()).brokers
             assert len(every) == 3
-            assert not outage.brokers
+            assert not (await missed(cluster)).brokers
             dead = kafka.cluster.topics["single"].partitions[0].leader
             await kafka.stop_node(dead)
-            up, outage = await cluster.outage(every)
-            assert up.keys() == every.keys() - {dead}
-            assert outage == Outage(brokers={dead: every[dead]}, without_leader=1, under_replicated=4)
+            present = await cluster.presence()
+            assert present.brokers.keys() == every.keys() - {dead}
+            assert await cluster.outage(present, every) == Outage(
+                brokers={dead: every[dead]}, without_leader=1, under_replicated=4
+            )
             assert every[dead] in kafka.bootstrap.split(",")
             for name in ("orders", "single"):
                 kafka.cluster.delete_topic(name)
-            assert not (await cluster.outage(every))[1].brokers
+            assert not (await missed(cluster, every)).brokers
 
 
 async def test_a_broker_that_the_metadata_names_is_missed_when_it_answers_nothing() -> None:
@@ -43,13 +64,14 @@ async def test_a_broker_that_the_metadata_names_is_missed_when_it_answers_nothin
         async with open_cluster(
             "B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS
         ) as cluster:
-            every, _ = await cluster.outage()
+            every = (await cluster.presence()).brokers
             hung = min(every)
             fault = kafka.faults.begin(node_id=hung, hangs=True)
-            outage = (await cluster.outage(every))[1]
-            assert outage == Outage(brokers={hung: every[hung]}, without_leader=1, under_replicated=3)
+            assert await missed(cluster, every) == Outage(
+                brokers={hung: every[hung]}, without_leader=1, under_replicated=3
+            )
             kafka.faults.end(fault)
-            assert not (await cluster.outage(every))[1].brokers
+            assert not (await missed(cluster, every)).brokers
 
 
 async def test_a_broker_that_missed_one_request_is_not_named() -> None:
@@ -57,9 +79,9 @@ async def test_a_broker_that_missed_one_request_is_not_named() -> None:
         FakeKafka(node_count=3) as kafka,
         open_cluster("B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS) as cluster,
     ):
-        every, _ = await cluster.outage()
+        every = (await cluster.presence()).brokers
         kafka.faults.begin(api="metadata", node_id=max(every), swallows_unseen=True, times=1)
-        assert not (await cluster.outage(every))[1].brokers
+        assert not (await missed(cluster, every)).brokers
 
 
 class RotatedPassword:
@@ -72,9 +94,6 @@ class RotatedPassword:
 
     async def make_known(self, node_ids: Collection[int], doing: str) -> None: ...
 
-    async def send_any(self, *_: object, **__: object) -> Metadata:
-        return Metadata({1: "b1:9092", 2: "b2:9092"}, [], Replicas())
-
     async def send(self, _node_id: int, _request: object, doing: str) -> None:
         raise FatalKafkaError(f"{doing}: refused", reason="AUTHENTICATION_FAILED")
 
@@ -86,4 +105,4 @@ class Admin(BrokerAdminMixin):
 
 async def test_a_login_that_is_refused_meanwhile_is_an_error_of_kafka() -> None:
     with pytest.raises(TransientKafkaError, match="no broker answers"):
-        await Admin().outage()
+        await Admin().outage(Presence("id", {1: "b1:9092", 2: "b2:9092"}))

@@ -197,7 +197,7 @@ class Observer:
         return await cluster.describe_topic_configs(names, keys=keys) if names else {}
 
     async def _target_cluster(self, registry_configs: Configs) -> TargetCluster:
-        brokers = await self.target.brokers()
+        brokers = (await self.target.presence()).brokers
         try:
             configs = await self.target.describe_broker_configs()
         except KafkaError as error:

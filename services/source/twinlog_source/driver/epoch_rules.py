@@ -207,8 +207,8 @@ def choose_worker(workers: Mapping[int, Tasks], *, is_small: bool) -> int:
 # Changes from configsync are handled at once; this check finds changes that nobody reports.
 
 RECHECKS = Pace(shortest_seconds=1.0, longest_seconds=3.0, per_second=40)
-QUIET_RECHECKS = Pace(shortest_seconds=1.0, longest_seconds=10.0, per_second=10)
-"""For flows whose tasks report nothing new."""
+QUIET_RECHECKS = Pace(shortest_seconds=1.0, longest_seconds=30.0, per_second=2)
+"""For flows all of whose partitions have tasks, which report nothing new."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,10 +221,20 @@ class Recheck:
     _news: int = 0
     """The value of `news` at the last check."""
 
-    def is_due(self, now: float, *, news: int, is_changed: bool) -> bool:
+    def is_due(self, now: float, *, news: int, is_whole: bool, is_changed: bool) -> bool:
         """Whether a check is due; it then counts as done. `now` is in monotonic seconds, `news` counts what
-        the tasks have reported, `is_changed` means that configsync has reported a change."""
-        pace = QUIET_RECHECKS if news == self._news else RECHECKS
+        the tasks have reported, `is_whole` means that each partition has a task, `is_changed` that configsync
+        has reported a change.
+
+        >>> recheck = Recheck(flows=10)
+        >>> [recheck.is_due(now, news=1, is_whole=True, is_changed=False) for now in (0, 4, 5, 6)]
+        [True, False, True, False]
+        >>> [recheck.is_due(now, news=1, is_whole=False, is_changed=False) for now in (6, 6.5, 7)]
+        [True, False, True]
+        >>> recheck.is_due(8, news=2, is_whole=True, is_changed=False)
+        True
+        """
+        pace = QUIET_RECHECKS if is_whole and news == self._news else RECHECKS
         if now < self._looked_at + pace.seconds(self.flows) and not is_changed:
             return False
         self._looked_at, self._news = now, news

@@ -310,7 +310,8 @@ class FlowState:
         """Whether the next epoch should begin now, because the partitions to copy are not those of the plan.
         Raises KafkaError."""
         now, is_changed = self.clock.monotonic(), self.topics_changed.is_set()
-        if not self._recheck.is_due(now, news=self.table.news, is_changed=is_changed):
+        is_whole = planned == self.table.rows.keys()
+        if not self._recheck.is_due(now, news=self.table.news, is_whole=is_whole, is_changed=is_changed):
             return False
         self.topics_changed.clear()
         topics = await self._parts.wanted.now()

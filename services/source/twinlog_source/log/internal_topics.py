@@ -113,7 +113,7 @@ async def _ensure(
     except KafkaError as error:
         if error.reason != KafkaReason.REPLICATION_FACTOR_INVALID:
             raise
-        brokers = len(await admin.brokers())
+        brokers = len((await admin.presence()).brokers)
         raise FatalKafkaError(
             f"cluster {alias}: cannot create {topic} with {key}={replication_factor}:"
             f" it has {brokers} broker(s); set {key} to at most {brokers}",

@@ -18,9 +18,10 @@ from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.offsets import GroupDescriptionsClient
-from twinlog.kafka.ports import BrokerDescription, NewTopic, TopicDescription
+from twinlog.kafka.ports import NewTopic, Presence, TopicDescription
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import Metadata, TopicMetadata, metadata_request
+from twinlog.kafka.protocol.reach import SLOW_SECONDS
 from twinlog.kafka.protocol.requests import SchemaRequest
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity, end_request
 
@@ -28,10 +29,6 @@ KAFKA_INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", 
 """Topics that brokers mark as internal (Kafka's class Topic)."""
 _NEW_TOPIC_SECONDS = 2.0
 _LOOK_AGAIN_SECONDS = 0.05
-_WITHOUT_RIGHTS: Final = {
-    "include_cluster_authorized_operations": False,
-    "include_topic_authorized_operations": False,
-}
 TOPICS_A_REQUEST: Final = 1_000
 """An answer is decoded in one go: a topic of a hundred partitions takes about 0.1 ms."""
 _SLOW_SHARE: Final = 0.25
@@ -44,25 +41,11 @@ class TopicAdminMixin:
     _wire: DataClientPool
 
     async def cluster_id(self) -> str:
-        return str((await self._metadata("read the cluster id")).cluster_id)
+        return (await self.presence()).cluster_id
 
-    async def brokers(self) -> Sequence[BrokerDescription]:
-        metadata = await self._metadata("list brokers")
-        return [
-            BrokerDescription(node_id=each.node_id, host=each.host, port=each.port, rack=each.rack or None)
-            for each in sorted(metadata.brokers, key=lambda broker: int(broker.node_id))
-        ]
-
-    async def _metadata(self, doing: str) -> Any:
-        """The metadata without topics."""
-        asked = {"topics": (), "allow_auto_topic_creation": False, **_WITHOUT_RIGHTS}
-        request = SchemaRequest("metadata", range(4, 9), asked)
-
-        def check(answer: Any) -> None:
-            self._refuse_fenced(not answer.brokers, doing)
-
-        async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
-            return await self._wire.send_any(request, doing, check=check)
+    async def presence(self) -> Presence:
+        told = await self._topics((), "read the cluster id", slow_seconds=SLOW_SECONDS)
+        return Presence(told.cluster_id, told.brokers, self._wire.told_last)
 
     async def list_topics(self) -> Collection[str]:
         metadata = await self._topics(None, "list topics")
@@ -96,26 +79,28 @@ class TopicAdminMixin:
         )
 
     async def _topics(
-        self, names: Collection[str] | None, doing: str, silent: Collection[int] = ()
+        self,
+        names: Collection[str] | None,
+        doing: str,
+        silent: Collection[int] = (),
+        *,
+        slow_seconds: float | None = None,
     ) -> Metadata:
         """Raises KafkaError."""
 
         def check(answer: Metadata) -> None:
-            self._refuse_fenced(not answer.brokers, doing)
+            if not answer.brokers:
+                detail = "the broker that answers knows of none that is up, itself included"
+                raise from_reason(UNAVAILABLE, doing, alias=self._wire.alias, detail=detail)
 
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer: Metadata = await self._wire.send_any(
                 metadata_request(names, silent),
                 doing,
                 check=check,
-                slow_seconds=self._wire.timeout_seconds * _SLOW_SHARE,
+                slow_seconds=slow_seconds or self._wire.timeout_seconds * _SLOW_SHARE,
             )
         return answer
-
-    def _refuse_fenced(self, is_fenced: bool, doing: str) -> None:
-        if is_fenced:
-            detail = "the broker that answers knows of none that is up, itself included"
-            raise from_reason(UNAVAILABLE, doing, alias=self._wire.alias, detail=detail)
 
     async def create_topics(self, topics: Collection[NewTopic]) -> Mapping[str, KafkaError | None]:
         made = await in_batches(topics, self._create, key=lambda topic: topic.name, records=_records_of)

@@ -167,6 +167,11 @@ class DataClientPool:
         return max(0.0, until - asyncio.get_running_loop().time()) if until else 0.0
 
     @property
+    def told_last(self) -> int | None:
+        """The broker that gave the last answer of `send_any`."""
+        return None if self._client is None else self._client.told_last
+
+    @property
     def is_throttled(self) -> bool:
         """Whether any broker throttles this client because of a quota; also on shared connections, as
         producers use them."""

@@ -66,7 +66,7 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     _abandoned = False
     _forgets_unknown_topics = True
     """Whoever wants one asks for it again: otherwise the topics of a process would only grow."""
-    _told_last: int | None = None
+    told_last: int | None = None
     """The broker of the last answer that any could give."""
 
     async def bootstrap(self) -> None:
@@ -128,10 +128,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         async def told(node_id: int) -> tuple[int, T]:
             return node_id, await ask(node_id)
 
-        nodes = self._nodes(told_last=self._told_last)
+        nodes = self._nodes(told_last=self.told_last)
         met = await self._first_met(nodes)
         nodes.sort(key=lambda node_id: node_id != met)
-        self._told_last, answer = await self._first_of(nodes, told, slow_seconds)
+        self.told_last, answer = await self._first_of(nodes, told, slow_seconds)
         return answer
 
     async def reachable_node(self, *, first: int | None = None) -> int:

@@ -80,6 +80,7 @@ class Replicas:
 
 
 class Metadata(NamedTuple):
+    cluster_id: str
     brokers: dict[int, str]
     """`host:port` by node id; empty while the broker that answers knows of no broker that is up."""
     topics: list[TopicMetadata]
@@ -132,7 +133,7 @@ def read_metadata(data: Frame, position: int, version: int, silent: Collection[i
         brokers[node_id] = f"{host}:{port}"
         _, position = take_compact_string(data, position)  # rack
         position = skip_tags(data, position)
-    _, position = take_compact_string(data, position)  # cluster id
+    cluster_id, position = take_compact_string(data, position)
     position += 4  # controller
     topics, replicas = [], Replicas(silent)
     count, position = take_compact_length(data, position)
@@ -153,4 +154,4 @@ def read_metadata(data: Frame, position: int, version: int, silent: Collection[i
             most_replicas = max(most_replicas, replica_count)
         position = skip_tags(data, position + _RIGHTS_BYTES)
         topics.append(TopicMetadata(code, name, topic_id, is_internal, partition_count, most_replicas))
-    return Metadata(brokers, topics, replicas)
+    return Metadata(cluster_id, brokers, topics, replicas)

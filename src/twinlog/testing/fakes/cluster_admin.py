@@ -11,7 +11,6 @@ from twinlog.kafka.groups.offsets import LISTED_PROTOCOLS
 from twinlog.kafka.ports import (
     NO_BROKERS,
     AclBinding,
-    BrokerDescription,
     CommittedOffset,
     ConfigChange,
     ConfigEntry,
@@ -19,6 +18,7 @@ from twinlog.kafka.ports import (
     GroupDescription,
     NewTopic,
     Outage,
+    Presence,
     TopicDescription,
 )
 from twinlog.local.broker import new_kafka_id
@@ -60,19 +60,16 @@ class FakeTopicAdmin(FakeClusterBase):
         return self._cluster_id
 
     @operation
-    async def brokers(self) -> Sequence[BrokerDescription]:
-        return [
-            BrokerDescription(node_id=number, host=self.alias, port=_FIRST_PORT + number, rack=None)
-            for number in range(1, self._broker_count + 1)
-        ]
+    async def presence(self) -> Presence:
+        every = range(1, self._broker_count + 1)
+        return Presence(self._cluster_id, {number: self._address(number) for number in every})
 
     @operation
-    async def outage(self, whole: Mapping[int, str] = NO_BROKERS) -> tuple[Mapping[int, str], Outage]:
-        every = {
-            number: f"{self.alias}:{_FIRST_PORT + number}" for number in range(1, self._broker_count + 1)
-        }
-        up = {number: address for number, address in every.items() if number not in self.silent_brokers}
-        return up, Outage(brokers={number: every[number] for number in self.silent_brokers})
+    async def outage(self, present: Presence, whole: Mapping[int, str] = NO_BROKERS) -> Outage:
+        return Outage(brokers={number: self._address(number) for number in self.silent_brokers})
+
+    def _address(self, number: int) -> str:
+        return f"{self.alias}:{_FIRST_PORT + number}"
 
     @operation
     async def list_topics(self) -> Collection[str]:

@@ -90,16 +90,16 @@ async def test_the_brokers_of_the_target_are_asked_for_a_new_topic_and_when_all_
     flow.source.add_topic("orders", 3)
     await flow.refresh()
     asked: list[str] = []
-    for operation in ("brokers", "describe_broker_configs"):
+    for operation in ("presence", "describe_broker_configs"):
         flow.target.intercept(operation, lambda call: asked.append(call.operation))
     await flow.refresh([Scope.TOPICS])
     assert asked == []
     flow.source.add_topic("payments", 3)
     await flow.refresh([Scope.TOPICS])
-    assert set(asked) == {"brokers", "describe_broker_configs"}
+    assert set(asked) == {"presence", "describe_broker_configs"}
     asked.clear()
     await flow.refresh([Scope.CONFIGS])
-    assert set(asked) == {"brokers", "describe_broker_configs"}
+    assert set(asked) == {"presence", "describe_broker_configs"}
 
 
 async def test_partitions_grow_on_the_target_before_watchers_hear_of_them(flow: ConfigSyncRig) -> None:

@@ -69,6 +69,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
     frame = b"\x00" + body
     orders_id = base64.urlsafe_b64encode(ORDERS_ID).decode().rstrip("=") if version >= 10 else ""
     assert agreed.read(frame, 0) == Metadata(
+        cluster_id="cluster-id",
         brokers={0: "host:9092", 1: "host:9092"},
         topics=[
             TopicMetadata(0, "orders", orders_id, False, 2, 3),
@@ -84,7 +85,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
 def test_a_broker_that_knows_of_none_that_is_up_says_so(version: int) -> None:
     agreed = metadata_request([]).prepare({METADATA: (0, version)})
     frame = b"\x00" + answer(version, brokers=0)
-    assert agreed.read(frame, 0) == Metadata(brokers={}, topics=[], replicas=Replicas())
+    assert agreed.read(frame, 0) == Metadata("cluster-id", brokers={}, topics=[], replicas=Replicas())
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ async def test_a_broker_that_lost_its_controller_is_not_the_only_one_that_tells_
     told = []
     for _ in range(4):
         assert await client.refreshed()
-        told.append(client._told_last)
+        told.append(client.told_last)
     assert all(one != next_one for one, next_one in pairwise(told))
     assert len(set(told)) == 2, "two connections are enough"
     await close_client(client)

@@ -4,6 +4,8 @@ import pytest
 
 from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
+from twinlog.model import TopicPartition
+from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
@@ -58,23 +60,27 @@ async def test_a_prior_failure_goes_to_the_next_task_unless_its_cause_may_be_gon
 
 
 async def test_a_flow_of_which_nothing_new_is_told_is_looked_at_less_often_beside_many(rig: FlowRig) -> None:
-    """What its tasks tell, and what configsync says, is looked at as soon as ever."""
+    """What its tasks tell, what configsync says, and what waits for a task is looked at as soon as ever."""
     rig.flows = 100
     state = await rig.owner()
-    assert state.table.plannable()
+    asked: list[Call] = []
+    rig.source.intercept("describe_topics", asked.append)
 
-    async def looks_after(seconds: float) -> bool:
+    async def looks_after(seconds: float, planned: frozenset[TopicPartition] = frozenset([P])) -> bool:
+        before = len(asked)
         rig.clock.advance(seconds)
-        return await state.plan_is_stale(planned=frozenset())
+        await state.plan_is_stale(planned)
+        return len(asked) > before
 
     assert await looks_after(60)
-    assert not await looks_after(4)
+    assert not await looks_after(29)
     reported(state, state=PartitionState.RUNNING)
     assert await looks_after(0)
-    assert not await looks_after(9)
+    assert not await looks_after(29)
     assert await looks_after(1)
     state.topics_changed.set()
-    assert await looks_after(1)
+    assert await looks_after(10)
+    assert await looks_after(10, frozenset())
 
 
 def test_which_record_was_the_newest_is_not_known_where_no_task_has_told() -> None:
