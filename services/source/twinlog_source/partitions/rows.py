@@ -230,8 +230,8 @@ class PartitionRow:
     """When that was, in monotonic seconds."""
     reported_at_ms: int = 0
     waited_for: tuple[str, str, float] | None = None
-    """The last reason that a report told, its message, and until when it held, if the next told none: a task
-    that tries again has no reason for a moment."""
+    """Why a task backed off that tries again, and has no reason for a moment; its message, and until when it
+    held. None once something was copied."""
     foreign_write: ForeignWrite | None = None
     """The last foreign records that a task found in the copy."""
     foreign_records: int = 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from twinlog.batches import LaneReason
 from twinlog.batches.outgoing import LEFT_OUT
 from twinlog_source.log.facts import EpochStart
-from twinlog_source.partitions.orders import PartitionReport
+from twinlog_source.partitions.orders import PartitionReport, PartitionState
 from twinlog_source.partitions.rows import PartitionRow, Shortened, with_write
 
 LONG_AGO_SECONDS = 1e6
@@ -113,7 +113,9 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
         _set_end(row, end, now)
-    if row.report is not None and row.report.reason and not report.reason:
+    if report.position != row.position:
+        row.waited_for = None
+    elif row.task_state is PartitionState.BACKOFF and row.report is not None and not report.reason:
         row.waited_for = row.report.reason, row.report.message, now
     row.report, row.reported_at, row.reported_at_ms = report, now, now_ms
     row.position = report.position

@@ -206,6 +206,18 @@ def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile(
     assert words(standing_of(row, later)) == (STALLED, "FETCH_UNANSWERED")
 
 
+@pytest.mark.parametrize(
+    ("state", "reason", "moved"),
+    [(PAUSED, "PAUSED_BY_OPERATOR", 0), (RUNNING, "DELAYED", 0), (BACKOFF, "NO_FREE_CORE", 1)],
+)
+def test_neither_an_order_that_has_ended_nor_a_try_that_succeeded_is_blamed_for_a_standstill(
+    state: PartitionState, reason: str, moved: int
+) -> None:
+    row = behind(report=said(state, reason=reason), since=0.0)
+    take(row, said(position=10 + moved), slot=0, now=FACTS.now - 5, now_ms=0)
+    assert words(standing_of(row, FACTS)) == (STALLED, "FETCH_UNANSWERED")
+
+
 def test_a_stalled_partition_says_what_it_waits_for() -> None:
     no_task = replace(FACTS, heard_at=heard(None))
     cases: list[tuple[PartitionRow, FlowFacts, str]] = [
