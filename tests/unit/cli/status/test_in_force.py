@@ -8,8 +8,11 @@ from google.protobuf.duration_pb2 import Duration
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.details import _add_ordered, _add_proof, _no_limit
 from twinlog.cli.status.rows import FlowRow
+from twinlog.cli.verdict.flows import _in_force
+from twinlog.cli.verdict.issues import Level
 
 FLOW = types_pb2.Flow(source="A", target="B")
 
@@ -40,15 +43,17 @@ def test_a_delay_lent_cores_copies_that_lost_the_offsets_and_sparks_ui_are_in_fo
     assert none.in_force == []
 
 
-def test_what_the_file_orders_is_no_failure_on_the_page() -> None:
-    row, flow = FlowRow(flow="A->B"), source.FlowStatus(flow=FLOW, delay=Duration(seconds=45))
-    flow.spark_ui, flow.partitions_both_ways = "http://127.0.0.1:4040", 1
-    flow.lent_workers["box:17401, process 7"] = 2
-    flow.left_out_records["FILTERED"] = 3
-    _add_ordered(row, flow)
+def test_what_the_verdict_only_notes_is_no_failure_on_the_page() -> None:
+    files = [each.read_text() for each in resources.files("twinlog.cli.status").iterdir() if each.is_file()]
+    held = {getattr(kinds, name) for text in files for name in re.findall(r"\.hold\(\s*kinds\.(\w+)", text)}
     page = (resources.files("twinlog.cli.ui") / "page" / "parts.js").read_text()
     (plain,) = re.findall(r"^const PLAIN = (.*);$", page, re.MULTILINE)
-    assert {each.kind for each in row.in_force} <= set(json.loads(plain))
+    row = FlowRow(flow="A->B")
+    for kind in held - {kinds.WAITING}:
+        row.hold(kind, "told")
+    noted = {each.reason for each in _in_force(row) if each.level == Level.NOTE}
+    assert {kinds.CYCLE, kinds.LENT_CORES, kinds.SPARK_UI} < noted
+    assert noted <= set(json.loads(plain))
 
 
 def test_a_limit_comes_with_the_command_that_ends_it() -> None:

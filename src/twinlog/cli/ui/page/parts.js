@@ -5,7 +5,7 @@ import { store } from "./stream.js";
 
 const GOOD = ["RUNNING", "SERVING", "ALIVE", "GO", "EXACT", "MAPPED", "PRESERVED", "UP_TO_DATE", "EQUAL", "DRAINED", "READY", "OWNER", "DONE"];
 const WARN = ["PAUSED", "WAITING", "BACKOFF", "WAIT", "DRAINING", "STEADY", "FLOOR", "NOT_READY", "MOVE", "INCOMPLETE"];
-const PLAIN = ["ACTIVE_ON_TARGET", "STANDBY", "PAUSE", "LIMIT", "DELAY", "OFFSETS", "RULE", "MANUAL", "HELD", "FENCE", "MOVED", "PENDING", "BOTH_WAYS", "TRANSFORM", "LENT_CORES", "SPARK_UI"];
+const PLAIN = ["ACTIVE_ON_TARGET", "STANDBY", "PAUSE", "LIMIT", "DELAY", "OFFSETS", "RULE", "MANUAL", "HELD", "FENCE", "MOVED", "PENDING", "BOTH_WAYS", "TRANSFORM", "LENT_CORES", "SPARK_UI", "CYCLE"];
 const TONES = {
   ...Object.fromEntries(GOOD.map((word) => [word, "good"])),
   ...Object.fromEntries(WARN.map((word) => [word, "warn"])),
