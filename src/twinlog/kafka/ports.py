@@ -298,7 +298,7 @@ class LogEnd(NamedTuple):
     offset: int
     """The high watermark; -1 for a time after the last record."""
     leader_epoch: int
-    """The epoch of the leader that answered (KIP-320); -1 from brokers before 2.1."""
+    """The epoch of the leader that answered (KIP-320)."""
 
 
 class EpochEnd(NamedTuple):

@@ -240,8 +240,8 @@ def _read(data: Frame, position: int, _version: int) -> list[tuple[TopicPartitio
 async def epoch_ends(
     session: DataClientPool, epochs: Mapping[TopicPartition, int], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-    """For each partition the end of a leader epoch, or the error. Needs Kafka 2.1. Raises KafkaError when no
-    broker can be reached in time."""
+    """For each partition the end of a leader epoch, or the error. Raises KafkaError when no broker can be
+    reached in time."""
     return await ask_leaders(
         session,
         epochs,
@@ -271,8 +271,8 @@ def _leader_epochs_request(
 async def log_ends(
     session: DataClientPool, partitions: Collection[TopicPartition], *, timeout_seconds: float = 30.0
 ) -> dict[TopicPartition, LogEnd | KafkaError]:
-    """The end of each partition, or the error; reads the metadata first. Needs Kafka 2.1. Raises KafkaError
-    when no broker can be reached in time."""
+    """The end of each partition, or the error; reads the metadata first. Raises KafkaError when no broker
+    can be reached in time."""
     return await ask_leaders(
         session, partitions, _request, "ask for the end of logs", timeout_seconds=timeout_seconds
     )

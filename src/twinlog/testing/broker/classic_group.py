@@ -31,29 +31,21 @@ class Wish(NamedTuple):
     protocol_type: str
     protocols: Mapping[str, bytes]
     """The member's metadata by protocol; the first is preferred."""
-    needs_id: bool
-    """Whether a new member first gets its id (version 4 on)."""
-    knows_skipping: bool
-    """Whether a leader that came back is told that there is nothing to assign (version 9 on, KIP-814)."""
 
 
 class Joined(NamedTuple):
     error: ErrorCode
     member_id: str = ""
     generation: int = -1
-    protocol_type: str | None = None
-    protocol: str | None = None
+    protocol: str = ""
     leader: str = ""
     members: tuple[tuple[str, str | None, bytes], ...] = ()
     """Id, instance id, metadata of each; for the leader only."""
-    skips_assignment: bool = False
 
 
 class Synced(NamedTuple):
     error: ErrorCode
     assignment: bytes = b""
-    protocol_type: str | None = None
-    protocol: str | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -148,8 +140,6 @@ class ClassicGroup:
         prefix = wish.instance_id or wish.client_id
         member_id = f"{prefix}-{UUID(int=self.random.getrandbits(128), version=4)}"
         if wish.instance_id is None:
-            if not wish.needs_id:
-                return await self._add(member_id, wish)
             timer = asyncio.get_running_loop().call_later(wish.session_seconds, self._forget_id, member_id)
             self.pending[member_id] = timer
             return Joined(ErrorCode.member_id_required, member_id)
@@ -168,10 +158,6 @@ class ClassicGroup:
         if led:
             self.leader = member_id
         same = dict(static.wish.protocols) == dict(wish.protocols)
-        if self.state is ClassicState.STABLE and same and (not led or wish.knows_skipping):
-            static.wish = wish
-            self._touch(static)
-            return self._joined(static)._replace(skips_assignment=led)
         if self.state is ClassicState.STABLE and same:
             static.wish = wish
             self._touch(static)
@@ -196,24 +182,15 @@ class ClassicGroup:
         self._complete_if_all_joined()
         return await waiting
 
-    async def sync(
-        self,
-        member: ClassicMember,
-        generation: int,
-        protocol: tuple[str | None, str | None],
-        assignments: Mapping[str, bytes],
-    ) -> Synced:
+    async def sync(self, member: ClassicMember, generation: int, assignments: Mapping[str, bytes]) -> Synced:
         """SyncGroup: waits for the leader's assignments."""
         if generation != self.generation:
             return Synced(ErrorCode.illegal_generation)
-        mine = (self.protocol_type, self.protocol)
-        if any(told is not None and told != known for told, known in zip(protocol, mine, strict=True)):
-            return Synced(ErrorCode.inconsistent_group_protocol)
         if self.state is ClassicState.PREPARING:
             return Synced(ErrorCode.rebalance_in_progress)
         self._touch(member)
         if self.state is ClassicState.STABLE:
-            return Synced(ErrorCode.none, member.assignment, *mine)
+            return Synced(ErrorCode.none, member.assignment)
         waiting: asyncio.Future[Synced] = asyncio.get_running_loop().create_future()
         member.syncing = waiting
         if member.member_id == self.leader:
@@ -223,7 +200,7 @@ class ClassicGroup:
                 each.assignment = assignments.get(each.member_id, b"")
                 if each.syncing is not None:
                     self._touch(each)
-                each.answer_sync(Synced(ErrorCode.none, each.assignment, *mine))
+                each.answer_sync(Synced(ErrorCode.none, each.assignment))
         return await waiting
 
     def heartbeat(self, member: ClassicMember, generation: int) -> ErrorCode:
@@ -234,17 +211,13 @@ class ClassicGroup:
             return ErrorCode.rebalance_in_progress
         return ErrorCode.none
 
-    def leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """LeaveGroup; an administrator names a static member by its instance alone."""
+    def leave(self, member_id: str) -> ErrorCode:
+        """LeaveGroup."""
         if member_id in self.pending:
             self.pending.pop(member_id).cancel()
             self._complete_if_all_joined()
             return ErrorCode.none
-        if instance_id is not None and not member_id:
-            member = self._static(instance_id)
-            error = ErrorCode.none if member else ErrorCode.unknown_member_id
-        else:
-            member, error = self.member(member_id, instance_id)
+        member, error = self.member(member_id, None)
         if member is not None:
             self._remove(member)
         return error
@@ -394,8 +367,7 @@ class ClassicGroup:
             ErrorCode.none,
             member.member_id,
             self.generation,
-            self.protocol_type,
-            self.protocol,
+            self.protocol or "",
             self.leader,
             tuple(self._metadata(self.members.values())) if leads else (),
         )

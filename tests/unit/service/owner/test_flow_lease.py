@@ -13,7 +13,6 @@ from twinlog.kafka.deadline import pause
 from twinlog.service.owner.assignment import Reach, Why
 from twinlog.service.owner.lease import FlowLease, LeaseState
 from twinlog.testing.broker import FakeKafka
-from twinlog.testing.broker.classic_group import ClassicGroup
 from twinlog.testing.virtual_time import FakeClock
 from unit.service.owner.lease_rig import FLOW, GROUP, SESSION_SECONDS, Process, running, until
 from unit.service.owner.test_owner_names import _refused
@@ -48,8 +47,7 @@ async def put_out(kafka: FakeKafka, one: Process, two: Process) -> None:
     """The first one is no member any more, and comes back after the other one went on."""
     with kafka.faults.during(api="join_group", client_id="one", hangs=True):
         group = kafka.cluster.groups.by_id[GROUP]
-        assert isinstance(group, ClassicGroup)
-        group.leave(group.leader, None)
+        group.leave(group.leader)
         await until(lambda: two.works)
     await until(lambda: one.stands_by)
 

@@ -1,6 +1,6 @@
 """Fetch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -14,8 +14,7 @@ from twinlog.testing.broker.partitions import Partition, Topic
 # ListOffsets and OffsetForLeaderEpoch.
 
 HANDLERS = Handlers()
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-_MAX_TIMESTAMP_VERSION, _LOCAL_VERSION, _TIERED_VERSION = 7, 8, 9
+LATEST, EARLIEST = -1, -2
 _READ_COMMITTED = 1
 
 
@@ -43,13 +42,6 @@ def _lookup(call: Call, topic: str, asked: Any) -> Fields:
     answer: Fields = {"partition_index": asked.partition_index, "error_code": error}
     if partition is None or error:
         return answer
-    lowest_version = {
-        MAX_TIMESTAMP: _MAX_TIMESTAMP_VERSION,
-        EARLIEST_LOCAL: _LOCAL_VERSION,
-        LATEST_TIERED: _TIERED_VERSION,
-    }.get(asked.timestamp, 0)
-    if asked.timestamp < LATEST_TIERED or call.version < lowest_version:
-        return {**answer, "error_code": ErrorCode.unsupported_version}
     log = partition.log
     committed = call.get("isolation_level", 0) == _READ_COMMITTED
     end = log.last_stable_offset if committed else log.high_watermark
@@ -65,24 +57,14 @@ def _lookup(call: Call, topic: str, asked: Any) -> Fields:
 def _found(log: PartitionLog, timestamp_ms: int, end: int) -> FoundOffset:
     if timestamp_ms == LATEST:
         return FoundOffset(end)
-    if timestamp_ms in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp_ms == EARLIEST:
         return FoundOffset(log.start_offset)
-    if timestamp_ms == LATEST_TIERED:
-        return _NOTHING
-    if timestamp_ms == MAX_TIMESTAMP:
-        largest = max((each.header.max_timestamp_ms for each in log.batches), default=-1)
-        return _first(log, lambda at_ms: at_ms == largest, largest, end)
-    return _first(log, lambda at_ms: at_ms >= timestamp_ms, timestamp_ms, end)
-
-
-def _first(log: PartitionLog, wanted: Callable[[int], bool], at_least_ms: int, end: int) -> FoundOffset:
-    """The first record with such a time, if readers may see it."""
     for batch in log.batches:
-        if batch.header.max_timestamp_ms < at_least_ms:
+        if batch.header.max_timestamp_ms < timestamp_ms:
             continue
         for offset, record_ms, _ in open_records(batch.batch):
             time_ms = batch.header.max_timestamp_ms if batch.header.is_log_append_time else record_ms
-            if offset >= log.start_offset and wanted(time_ms):
+            if offset >= log.start_offset and time_ms >= timestamp_ms:
                 return FoundOffset(offset, time_ms) if offset < end else _NOTHING
     return _NOTHING
 
@@ -110,9 +92,6 @@ def _end(call: Call, topic: str, asked: Any) -> Fields:
 
 _NO_SESSION = 0
 _TOPIC_ID_VERSION = 13
-_FOLLOWER_VERSION = 11
-"""From here on consumers read from followers (KIP-392)."""
-_LARGEST = (1 << 31) - 1
 
 
 @HANDLERS.serves("fetch")
@@ -149,7 +128,7 @@ class _Read:
 
     def is_enough(self) -> bool:
         body = self._call.body
-        self._left_bytes = min(body.max_bytes if self._call.version >= 3 else _LARGEST, _LARGEST)
+        self._left_bytes = body.max_bytes
         self._has_error = False
         before = self._left_bytes
         self.responses = [self._read_topic(asked) for asked in self._topics]
@@ -187,7 +166,7 @@ class _Read:
         limit = min(asked.partition_max_bytes, self._left_bytes)
         records = b""
         if preferred < 0:
-            nothing_yet = self._left_bytes == self._call.get("max_bytes", _LARGEST)
+            nothing_yet = self._left_bytes == self._call.body.max_bytes
             records = log.read(asked.fetch_offset, max_bytes=limit, before=before, whole_first=nothing_yet)
         self._left_bytes -= len(records)
         return {
@@ -213,7 +192,6 @@ class _Read:
             partition is not None
             and error is ErrorCode.not_leader_or_follower
             and not self._call.injected
-            and self._call.version >= _FOLLOWER_VERSION
             and self._call.node.node_id in partition.replicas
         ):
             return partition, epoch_error(partition, known_epoch)

@@ -44,9 +44,6 @@ def _coordinator(call: Call, key_type: int, key: str) -> Fields:
     }
 
 
-_NEEDS_ID_VERSION = 4
-_SKIPPING_VERSION = 9
-_MANY_LEAVE_VERSION = 3
 _SHORTEST_SESSION_MS, _LONGEST_SESSION_MS = 6_000, 1_800_000
 """group.min.session.timeout.ms, group.max.session.timeout.ms."""
 
@@ -57,10 +54,8 @@ async def join_group(call: Call) -> Fields:
     return {
         "error_code": joined.error,
         "generation_id": joined.generation,
-        "protocol_type": joined.protocol_type,
-        "protocol_name": joined.protocol if joined.protocol is not None or call.version >= 7 else "",
+        "protocol_name": joined.protocol,
         "leader": joined.leader,
-        "skip_assignment": joined.skips_assignment,
         "member_id": joined.member_id,
         "members": [
             {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
@@ -94,8 +89,6 @@ async def _join(call: Call) -> Joined:
             rebalance_seconds=call.get("rebalance_timeout", body.session_timeout).total_seconds(),
             protocol_type=body.protocol_type,
             protocols={each.name: each.metadata for each in body.protocols},
-            needs_id=call.version >= _NEEDS_ID_VERSION,
-            knows_skipping=call.version >= _SKIPPING_VERSION,
         )
     )
 
@@ -103,12 +96,7 @@ async def _join(call: Call) -> Joined:
 @HANDLERS.serves("sync_group")
 async def sync_group(call: Call) -> Fields:
     synced = await _sync(call)
-    return {
-        "error_code": synced.error,
-        "protocol_type": synced.protocol_type,
-        "protocol_name": synced.protocol,
-        "assignment": synced.assignment,
-    }
+    return {"error_code": synced.error, "assignment": synced.assignment}
 
 
 async def _sync(call: Call) -> Synced:
@@ -120,9 +108,8 @@ async def _sync(call: Call) -> Synced:
     member, error = group.member(body.member_id, call.get("group_instance_id"))
     if member is None:
         return Synced(error)
-    protocol = (call.get("protocol_type"), call.get("protocol_name"))
     assignments = {each.member_id: each.assignment for each in body.assignments}
-    return await group.sync(member, body.generation_id, protocol, assignments)
+    return await group.sync(member, body.generation_id, assignments)
 
 
 @HANDLERS.serves("heartbeat")
@@ -141,28 +128,11 @@ async def heartbeat(call: Call) -> Fields:
 
 @HANDLERS.serves("leave_group")
 async def leave_group(call: Call) -> Fields:
-    """Several members at once from version 3 on, each with an answer of its own (KIP-345)."""
     error = group_error(call, call.body.group_id, Operation.READ)
-    if error:
-        return {"error_code": error, "members": []}
-    if call.version < _MANY_LEAVE_VERSION:
-        return {"error_code": _leave(call, call.body.member_id, None), "members": []}
-    return {
-        "error_code": ErrorCode.none,
-        "members": [
-            {
-                "member_id": each.member_id,
-                "group_instance_id": each.group_instance_id,
-                "error_code": _leave(call, each.member_id, each.group_instance_id),
-            }
-            for each in call.body.members
-        ],
-    }
-
-
-def _leave(call: Call, member_id: str, instance_id: str | None) -> ErrorCode:
     group = _existing(call)
-    return group.leave(member_id, instance_id) if group is not None else ErrorCode.unknown_member_id
+    if not error:
+        error = group.leave(call.body.member_id) if group is not None else ErrorCode.unknown_member_id
+    return {"error_code": error}
 
 
 def _existing(call: Call) -> ClassicGroup | None:
@@ -182,14 +152,10 @@ def group_error(call: Call, group_id: str, operation: Operation) -> ErrorCode:
 
 # ListGroups, DescribeGroups, DeleteGroups.
 
-_MISSING_IS_ERROR_VERSION = 6
-
 
 @HANDLERS.serves("list_groups")
 async def list_groups(call: Call) -> Fields:
-    """The groups that this broker coordinates, by state (KIP-518) and type (KIP-848)."""
-    states = {each.lower() for each in call.get("states_filter", ())}
-    types = {each.lower() for each in call.get("types_filter", ())}
+    """The groups that this broker coordinates."""
     sees_all = call.allows(Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME)
     groups = [
         {
@@ -200,8 +166,6 @@ async def list_groups(call: Call) -> Fields:
         }
         for group_id, group in call.cluster.groups.by_id.items()
         if call.cluster.coordinator(0, group_id) is call.node
-        and (not states or group.state.lower() in states)
-        and (not types or group.kind in types)
         and (sees_all or call.allows(Operation.DESCRIBE, Resource.GROUP, group_id))
     ]
     return {"error_code": call.injected, "groups": [] if call.injected else groups}
@@ -216,20 +180,13 @@ async def describe_groups(call: Call) -> Fields:
 def _describe(call: Call, group_id: str) -> Fields:
     error = group_error(call, group_id, Operation.DESCRIBE)
     group = None if error else call.cluster.groups.classic(group_id, create=False)
-    message = None
-    if not error and group is None and call.version >= _MISSING_IS_ERROR_VERSION:
-        error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
     rights = {}
-    if call.get("include_authorized_operations", False) and error in (
-        ErrorCode.none,
-        ErrorCode.group_id_not_found,
-    ):
+    if call.body.include_authorized_operations and not error:
         rights = {"authorized_operations": call.authorized_operations(Resource.GROUP, group_id)}
-    state = str(group.state) if group else "" if error and not message else "Dead"
+    state = str(group.state) if group else "" if error else "Dead"
     is_stable = group is not None and group.state is ClassicState.STABLE
     return {
         "error_code": error,
-        "error_message": message,
         "group_id": group_id,
         "group_state": state,
         "protocol_type": group.listed_protocol if group else "",

@@ -56,8 +56,7 @@ async def api_versions(call: Call) -> Fields:
             for key, (lowest, highest) in sorted(call.offered.items())
         ],
         "supported_features": [
-            {"name": name, "min_version": 1 if call.version < 4 else 0, "max_version": level}
-            for name, level in features.items()
+            {"name": name, "min_version": 1, "max_version": level} for name, level in features.items()
         ],
         "finalized_features_epoch": 1 if features else -1,
         "finalized_features": [
@@ -71,7 +70,7 @@ async def api_versions(call: Call) -> Fields:
 async def metadata(call: Call) -> Fields:
     """Topics by name or id (KIP-516); null asks for all of them."""
     cluster = call.cluster
-    if call.body.topics is None or (call.version == 0 and not call.body.topics):
+    if call.body.topics is None:
         topics = [
             topic_fields(call, topic)
             for topic in cluster.topics.values()

@@ -1,6 +1,6 @@
 """OffsetCommit, OffsetFetch."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -13,8 +13,6 @@ from twinlog.testing.broker.handlers.groups import group_error
 from twinlog.testing.broker.transactions import TopicIndex
 
 HANDLERS = Handlers()
-_IDS_VERSION = 10
-_STALE_EPOCH_VERSION = 9
 _MANY_GROUPS_VERSION = 8
 _LONGEST_METADATA_BYTES = 4096
 """offset.metadata.max.bytes."""
@@ -22,13 +20,14 @@ _LONGEST_METADATA_BYTES = 4096
 
 @HANDLERS.serves("offset_commit")
 async def offset_commit(call: Call) -> Fields:
-    """Topics by id from version 10 on (KIP-848)."""
-    group_id = call.body.group_id
-    error = group_error(call, group_id, Operation.READ) or _not_now(call)
+    body, group_id = call.body, call.body.group_id
+    error = group_error(call, group_id, Operation.READ) or call.cluster.groups.commit_error(
+        group_id, body.member_id, call.get("group_instance_id"), body.generation_id_or_member_epoch
+    )
     offsets: dict[TopicIndex, Committed] = {}
     topics = []
-    for asked in call.body.topics:
-        name, topic_error = _topic(call, asked, Operation.READ)
+    for asked in body.topics:
+        name, topic_error = asked.name, _topic_error(call, asked.name, Operation.READ)
         partitions = []
         for each in asked.partitions:
             code = error or topic_error or _offset_error(call, name, each)
@@ -37,20 +36,10 @@ async def offset_commit(call: Call) -> Fields:
                 metadata = each.committed_metadata or ""
                 offsets[name, each.partition_index] = Committed(each.committed_offset, epoch, metadata)
             partitions.append({"partition_index": each.partition_index, "error_code": code})
-        topics.append({**_same_name(asked), "partitions": partitions})
+        topics.append({"name": name, "partitions": partitions})
     if offsets:
         call.cluster.groups.commit(group_id, offsets)
     return {"topics": topics}
-
-
-def _not_now(call: Call) -> ErrorCode:
-    body, groups = call.body, call.cluster.groups
-    instance_id = call.get("group_instance_id")
-    error = groups.commit_error(
-        body.group_id, body.member_id, instance_id, body.generation_id_or_member_epoch
-    )
-    is_gone = call.version >= _STALE_EPOCH_VERSION and body.group_id not in groups.by_id
-    return ErrorCode.group_id_not_found if error is ErrorCode.illegal_generation and is_gone else error
 
 
 def _offset_error(call: Call, topic: str, asked: Any) -> ErrorCode:
@@ -61,22 +50,9 @@ def _offset_error(call: Call, topic: str, asked: Any) -> ErrorCode:
     return ErrorCode.none
 
 
-def _topic(call: Call, asked: Any, operation: Operation) -> tuple[str, ErrorCode]:
-    name = getattr(asked, "name", None)
-    if name is None:
-        topic = call.cluster.topic_by_id(asked.topic_id)
-        if topic is None:
-            return "", ErrorCode.unknown_topic_id
-        name = topic.name
-    if not call.allows(operation, Resource.TOPIC, name):
-        return name, ErrorCode.topic_authorization_failed
-    return name, ErrorCode.none
-
-
-def _same_name(asked: Any) -> dict[str, Any]:
-    if hasattr(asked, "name"):
-        return {"name": asked.name}
-    return {"topic_id": asked.topic_id}
+def _topic_error(call: Call, name: str, operation: Operation) -> ErrorCode:
+    is_allowed = call.allows(operation, Resource.TOPIC, name)
+    return ErrorCode.none if is_allowed else ErrorCode.topic_authorization_failed
 
 
 @HANDLERS.serves("offset_fetch")
@@ -92,9 +68,7 @@ async def offset_fetch(call: Call) -> Fields:
 def _fetched(call: Call, group_id: str, asked: Any) -> Fields:
     error = group_error(call, group_id, Operation.DESCRIBE)
     if error:
-        in_partitions = call.version < 2 and asked.topics
-        failed = [_partitions(each, lambda _: (Committed(-1, -1, ""), error)) for each in asked.topics or ()]
-        return {"group_id": group_id, "error_code": error, "topics": failed if in_partitions else []}
+        return {"group_id": group_id, "error_code": error, "topics": []}
     if asked.topics is None:
         topics = list(_all_topics(call, group_id))
     else:
@@ -109,27 +83,18 @@ def _all_topics(call: Call, group_id: str) -> Iterable[Fields]:
         by_topic.setdefault(topic, []).append(index)
     for topic, indexes in by_topic.items():
         if call.allows(Operation.DESCRIBE, Resource.TOPIC, topic):
-            name: dict[str, Any] = {"name": topic}
-            if call.version >= _IDS_VERSION:
-                name = {"topic_id": call.cluster.topics[topic].topic_id}
             told = [_told(index, known[topic, index], ErrorCode.none) for index in indexes]
-            yield {**name, "partitions": told}
+            yield {"name": topic, "partitions": told}
 
 
 def _asked(call: Call, group_id: str, asked: Any) -> Fields:
-    name, error = _topic(call, asked, Operation.DESCRIBE)
-
+    error = _topic_error(call, asked.name, Operation.DESCRIBE)
     known = call.cluster.groups.offsets.get(group_id, {}) if not error else {}
-
-    def offset(index: int) -> tuple[Committed, ErrorCode]:
-        return known.get((name, index), Committed(-1, -1, "")), error
-
-    return _partitions(asked, offset)
-
-
-def _partitions(asked: Any, offset: Callable[[int], tuple[Committed, ErrorCode]]) -> Fields:
-    told = [_told(index, *offset(index)) for index in asked.partition_indexes]
-    return {**_same_name(asked), "partitions": told}
+    told = [
+        _told(index, known.get((asked.name, index), Committed(-1, -1, "")), error)
+        for index in asked.partition_indexes
+    ]
+    return {"name": asked.name, "partitions": told}
 
 
 def _told(index: int, committed: Committed, error: ErrorCode) -> Fields:

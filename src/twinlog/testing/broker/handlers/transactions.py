@@ -1,8 +1,5 @@
 """InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions."""
 
-from collections.abc import Iterable
-from typing import Any
-
 from kio.schema.errors import ErrorCode
 
 from twinlog.testing.broker.acls import Operation, Resource
@@ -12,7 +9,6 @@ from twinlog.testing.broker.transactions import NOBODY, Identity
 
 HANDLERS = Handlers()
 _TRANSACTION = 1
-_BATCHED_ADD_VERSION = 4
 _VERSION_2_END = 5
 """A client that sends EndTxn from this version on has transactions of version 2 (KIP-890)."""
 _FENCED_VERSIONS = {22: 4, 24: 2, 26: 2}
@@ -51,35 +47,9 @@ async def init_producer_id(call: Call) -> Fields:
 
 @HANDLERS.serves("add_partitions_to_txn")
 async def add_partitions_to_txn(call: Call) -> Fields:
-    """Up to version 3 of one transaction; later versions are for brokers, with several."""
-    body = call.body
-    if call.version < _BATCHED_ADD_VERSION:
-        identity = Identity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
-        topics = body.v3_and_below_topics
-        added = _add(call, body.v3_and_below_transactional_id, identity, topics, verify_only=False)
-        return {"results_by_topic_v3_and_below": added}
-    return {
-        "results_by_transaction": [
-            {
-                "transactional_id": each.transactional_id,
-                "topic_results": _add(
-                    call,
-                    each.transactional_id,
-                    Identity(each.producer_id, each.producer_epoch),
-                    each.topics,
-                    verify_only=each.verify_only,
-                ),
-            }
-            for each in body.transactions
-        ]
-    }
-
-
-def _add(
-    call: Call, transactional_id: str, identity: Identity, topics: Iterable[Any], *, verify_only: bool
-) -> list[Fields]:
-    """All partitions, or none of them."""
-    coordinators, cluster = call.cluster.transactions, call.cluster
+    """All partitions, or none of them. Versions above 3 are for brokers."""
+    body, cluster = call.body, call.cluster
+    transactional_id, topics = body.v3_and_below_transactional_id, body.v3_and_below_topics
     asked = [(topic.name, index) for topic in topics for index in topic.partitions]
     refused = {
         each: ErrorCode.unknown_topic_or_partition for each in asked if cluster.partition(*each) is None
@@ -92,23 +62,24 @@ def _add(
     if refused and not error:
         errors = dict.fromkeys(asked, ErrorCode.operation_not_attempted)
         errors |= refused
-    elif not error and verify_only:
-        errors = {each: coordinators.verify(transactional_id, *identity, each, adds=False) for each in asked}
     elif not error:
-        error = coordinators.add(transactional_id, identity, asked)
-    return [
-        {
-            "name": topic.name,
-            "results_by_partition": [
-                {
-                    "partition_index": index,
-                    "partition_error_code": _known(call, errors.get((topic.name, index), error)),
-                }
-                for index in topic.partitions
-            ],
-        }
-        for topic in topics
-    ]
+        identity = Identity(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
+        error = cluster.transactions.add(transactional_id, identity, asked)
+    return {
+        "results_by_topic_v3_and_below": [
+            {
+                "name": topic.name,
+                "results_by_partition": [
+                    {
+                        "partition_index": index,
+                        "partition_error_code": _known(call, errors.get((topic.name, index), error)),
+                    }
+                    for index in topic.partitions
+                ],
+            }
+            for topic in topics
+        ]
+    }
 
 
 @HANDLERS.serves("end_txn")
