@@ -1,6 +1,7 @@
 """What services tell and do where something is missing: rights, a cluster, a peer, records."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -516,3 +517,57 @@ def test_a_first_start_warns_of_nothing(tmp_path: Path, last: str) -> None:
             assert [each for each in world.logged if each["level"] != "info"] == []
 
     live(look())
+
+
+@pytest.mark.parametrize("is_elected", [True, False], ids=["the owner works", "nobody knows the owner"])
+def test_what_cannot_be_read_now_is_told_alike_wherever_groups_are_shown(
+    tmp_path: Path, is_elected: bool
+) -> None:
+    """Two of three brokers are dead, and no controller is left that would say so."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT, seed=1, node_count=3) as world:
+            source, target = world.on["A"], world.on["B"].cluster
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, *(b"%d" % number for number in range(9)))
+            for group in ("here", "away"):
+                source.commit(group, "orders", {0: 5})
+            world.start(*SERVICES)
+            await histories.copied(world, prefix="A.")
+            await world.pause(30)
+            before = await world.groups()
+            assert {each.verdict for each in before.values()} == {pb2.VERDICT_PRESERVED}
+            left = target.topics["A.orders"].partitions[0].leader
+            dead = [node_id for node_id in (1, 2, 3) if node_id != left]
+            own = left if is_elected else dead[0]
+            for group, node_id in (("here", left), ("away", dead[0]), ("twinlog-checkpoint.B", own)):
+                target.moved_coordinators[0, group] = node_id
+            for node_id in dead:
+                await world.kafka["B"].stop_node(node_id, is_noticed=False)
+            await world.pause(45)
+            unread = pb2.VERDICT_TARGET_UNREADABLE
+            expected = {"away": unread, "here": pb2.VERDICT_PRESERVED if is_elected else unread}
+            told = await world.groups()
+            assert {group: row.verdict for (group, *_), row in told.items()} == expected
+            for at, row in told.items():
+                assert (row.upstream_offset, row.downstream_offset) == (5, 5)
+                assert row.as_of == before[at].as_of or row.verdict != unread
+            for group, verdict in expected.items():
+                explained = await explain(world, group)
+                assert {each.verdict for each in explained.partitions} == {verdict}
+                assert explained.translated == (verdict != unread)
+                if verdict == unread:
+                    (cluster,) = explained.findings
+                    assert (cluster.rule, cluster.passed) == ("CLUSTER", False)
+                    assert f"start broker {dead[0]} at " in cluster.message
+            (flow,) = (await world.status()).flows.values()
+            assert flow.groups == Counter(pb2.Verdict.Name(each)[8:] for each in expected.values())
+
+    live(life())
+
+
+async def explain(world: World, group: str) -> pb2.GroupExplanation:
+    async with MemoryRpc(world.rpc).insecure_channel(CHECKPOINT_ADDRESS) as channel:
+        request = pb2.ExplainGroupRequest(group=group)
+        (told,) = (await CheckpointServiceStub(channel).ExplainGroup(request, timeout=100)).explanations
+        return told

@@ -166,7 +166,9 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
         decisions.add(entry.flow, parts.target)
         lease = open_lease(context, entry.flow, parts.target)
-        loops[f"checkpoints {entry.flow}"] = lease.guard(parts.checkpointer.run)
+        loops[f"checkpoints {entry.flow}"] = lease.guard(
+            parts.checkpointer.run, otherwise=partial(parts.checkpointer.stand_by, why=lease.refusal)
+        )
         loops[f"fences {entry.flow}"] = lease.guard(partial(watch_fences, parts=parts, around=around))
         syncer = assemble_group_syncer(parts, around)
         loops[f"group offsets {entry.flow}"] = lease.guard(syncer.run)

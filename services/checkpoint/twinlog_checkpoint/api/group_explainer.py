@@ -182,13 +182,24 @@ class GroupExplanation:
 
 async def explain_group(parts: FlowParts, group: str, statuses: Iterable[ClusterStatus]) -> GroupExplanation:
     """Ask both clusters about the group. A cluster that does not answer is a finding, not an error."""
+    statuses = tuple(statuses)
+    outages = {status.alias: status.outage for status in statuses if status.outage.brokers}
+
+    def told(error: KafkaError) -> str:
+        """Also which brokers to start."""
+        outage = outages.get(alias := error.metadata.get("cluster", ""))
+        return f"{error}: {outage.told(alias)}: {outage.remedy}" if outage is not None else str(error)
+
     away = {
         status.alias: f"{no_answer(status.alias, status.reason)}: {status.message}"
         for status in statuses
         if not status.reachable and status.as_of_ms
     }
     offsets_problem = ""
+    doubt = parts.duty.refusal()
     problem = away.get(parts.flow.source) or away.get(parts.flow.target) or ""
+    if not problem and isinstance(doubt, KafkaError) and "cluster" in doubt.metadata:
+        problem = told(doubt)
     on_source = on_target = None
     offsets: dict[TopicPartition, str | None] | None = None
     if parts.flow.source not in away:
@@ -196,9 +207,11 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
             on_source = await _described(parts.source, group)
             held = (await parts.source.group_offsets([group]))[group]
         except KafkaError as error:
-            problem = str(error)
+            problem = problem or told(error)
         else:
-            if isinstance(held, KafkaError):
+            if isinstance(held, KafkaError) and held.retriable:
+                problem = problem or told(held)
+            elif isinstance(held, KafkaError):
                 offsets_problem = str(held)
             else:
                 offsets = {tp: _refusal(parts, tp) for tp in held}
@@ -206,7 +219,9 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
         try:
             on_target = await _described(parts.target, group)
         except KafkaError as error:
-            problem = problem or str(error)
+            problem = problem or told(error)
+            if error.retriable:
+                parts.checkpointer.table.on_unreadable(group, error)
     directory, settings, tail = parts.checkpointer.groups, parts.entry.settings, parts.checkpointer.tail
     facts = GroupFacts(
         cluster_problem=problem,

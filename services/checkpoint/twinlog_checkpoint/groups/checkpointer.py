@@ -209,6 +209,15 @@ class Checkpointer:
             )
             watching.cancel()
 
+    async def stand_by(self, stop: asyncio.Event, *, why: Callable[[], TwinlogError | None]) -> None:
+        """Loop while this process does not own the flow; `why`: a cluster that does not tell who does keeps
+        what was known last from being confirmed."""
+        while not stop.is_set():
+            refusal = why()
+            if isinstance(refusal, KafkaError) and "cluster" in refusal.metadata:
+                self._mark(refusal)
+            await wait_or_stop(stop, CLUSTER_LOOK_SECONDS)
+
     def _on_error(self, error: TwinlogError) -> None:
         self.instruments.failed(error.reason)
         self.table.on_all_unreadable(error)
@@ -216,10 +225,12 @@ class Checkpointer:
     async def _watch_clusters(self, stop: asyncio.Event) -> None:
         """Mark the rows when a cluster stops answering, also while a pass still waits for that cluster."""
         while not stop.is_set():
-            away = self.away()
-            if away is not None and (self.table.problem is None or str(self.table.problem) != str(away)):
-                self.table.on_all_unreadable(away)
+            self._mark(self.away())
             await wait_or_stop(stop, CLUSTER_LOOK_SECONDS)
+
+    def _mark(self, away: TwinlogError | None) -> None:
+        if away is not None and str(self.table.problem) != str(away):
+            self.table.on_all_unreadable(away)
 
     @property
     def restored(self) -> bool:

@@ -20,6 +20,7 @@ from twinlog_checkpoint.translation.log_sides import log_ends
 from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,
+    Verdict,
 )
 
 TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
@@ -166,7 +167,11 @@ class ProgressRows:
             if end is not None and candidate.committed.next_offset > end:
                 message = f"the offset is past the end {end} of its log: {translation.message}"
                 translation = replace(translation, message=message)
-            target = self.target_of(candidate.source)
+            target, there = self.target_of(candidate.source), on_target.get(candidate.group)
+            has_place = translation.downstream_offset is not None
+            if has_place and isinstance(there, KafkaError) and there.retriable:
+                # As a plan has it: whether the group works there is not known either.
+                translation = replace(translation, verdict=Verdict.TARGET_UNREADABLE, message=str(there))
             rows.append(
                 GroupProgress(
                     flow=self.flow,
@@ -176,7 +181,7 @@ class ProgressRows:
                     upstream_offset=candidate.committed.next_offset,
                     translation=translation,
                     as_of_ms=now_ms,
-                    offset_on_target=_committed(on_target.get(candidate.group), target),
+                    offset_on_target=_committed(there, target),
                     source_lag=_lag(end, candidate.committed.next_offset),
                     target_lag=_lag(target_ends.get(target), translation.downstream_offset),
                 )

@@ -165,7 +165,7 @@ class ProgressTable:
                 found.setdefault(row.group, {})[row.source] = _kept(kept, known, row.translation)
                 continue
             found.setdefault(row.group, {})[row.source] = self._as_active(row)
-            if row.translation.downstream_offset is not None:
+            if row.translation.downstream_offset is not None and row.translation.verdict not in UNREADABLE:
                 self._translated.setdefault(row.group, {})[row.target] = row.translation
         self._rows = found
         self.problem, self.confirmed_ms = None, now_ms
@@ -175,6 +175,10 @@ class ProgressTable:
         self.problem = error
         for group in self._rows:
             self._change(group, lambda row: self._unread(row, error))
+
+    def on_unreadable(self, group: str, error: TwinlogError) -> None:
+        """A cluster did not tell of this group."""
+        self._change(group, lambda row: self._unread(row, error))
 
     def on_deletions_held(self, reason: str, message: str) -> None:
         """Set why groups are kept; empty texts when nothing keeps them."""

@@ -1,7 +1,7 @@
 """`twinlog groups`: the offsets of every consumer group on both clusters; `twinlog explain group`."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from twinlog.cli.common.fields import (
 from twinlog.cli.common.names import CLOCK, MOST_OFFSET, MOST_SECONDS, flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, named_of_flow, option
 from twinlog.cli.common.pasteable import say
+from twinlog.cli.status.rows import ClusterRow, Status
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons import no_answer
 
@@ -28,6 +29,7 @@ from twinlog.kafka.reasons import no_answer
 
 _SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
 """Verdicts whose message is the same in every row; --help has it."""
+_UNREADABLE = frozenset({"SOURCE_UNREADABLE", "TARGET_UNREADABLE"})
 
 
 class Order(StrEnum):
@@ -48,8 +50,10 @@ def chosen_rows(
     return sorted(chosen, key=lambda row: (row.HasField("source_lag"), -row.source_lag))
 
 
-def group_fields(age_ms: Callable[[pb2.GroupPartition], int]) -> Fields[pb2.GroupPartition]:
-    """`age_ms`: since the row was found, or found to be the same."""
+def group_fields(
+    age_ms: Callable[[pb2.GroupPartition], int], told: Collection[str] = _SAY_ALL
+) -> Fields[pb2.GroupPartition]:
+    """`age_ms`: since the row was found, or found to be the same; `told`: verdicts that need no message."""
     return table(
         "flow|flow4 group|group source_topic=source.topic",
         Field("target_topic", lambda row: row.target.topic),
@@ -60,7 +64,7 @@ def group_fields(age_ms: Callable[[pb2.GroupPartition], int]) -> Fields[pb2.Grou
         Field(
             "message",
             column="message",
-            text=lambda row: "" if value_of(row, "verdict") in _SAY_ALL else row.message,
+            text=lambda row: "" if value_of(row, "verdict") in told else row.message,
         ),
         "as_of",
     )
@@ -108,6 +112,7 @@ def notes(
         for cluster in clusters
         if not cluster.reachable and cluster.HasField("as_of")
     ]
+    lines += [f"{row.outage.told(row.alias)}: {row.outage.remedy}" for row in silent(clusters)]
     for flow in flows:
         name = flow_name(flow.flow)
         why = flow.obstacle.removeprefix(f"{name}: ")
@@ -127,6 +132,13 @@ def notes(
         for entry in unsupported
     ]
     return lines
+
+
+def silent(clusters: Iterable[types_pb2.ClusterStatus]) -> list[ClusterRow]:
+    """Those of which some brokers do not answer."""
+    seen = Status(services=[])
+    seen.add_clusters("checkpoint", clusters)
+    return [row for row in seen.clusters.values() if row.silent_brokers]
 
 
 def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
@@ -210,7 +222,7 @@ def groups_command(
     answer.groups.extend(rows)
 
     def text() -> None:
-        _print(answer.groups, answer.flows, notes(answer.flows, answer.clusters, answer.unsupported_groups))
+        _print(answer, notes(answer.flows, answer.clusters, answer.unsupported_groups))
         if is_missing:
             say(f"{group} is not translated: `twinlog explain group {shlex.quote(group)}` says why")
 
@@ -244,7 +256,7 @@ async def _watch(call: Call, at: Services, request: pb2.ListGroupsRequest, every
         lines = notes(known.flows, known.clusters, known.unsupported_groups)
         if lost is not None:
             lines.append(f"showing the last known state; asking again: {lost}")
-        _print(known.groups, known.flows, lines)
+        _print(known, lines)
 
 
 def _events(
@@ -283,21 +295,28 @@ def _shape(item: _Item) -> _Item:
     return shape
 
 
-def _print(
-    rows: Iterable[pb2.GroupPartition], flows: Iterable[pb2.FlowProgress], lines: Iterable[str]
-) -> None:
-    now_ms, known = CLOCK.get().now_ms(), list(flows)
+def _print(answer: pb2.ListGroupsResponse, lines: Iterable[str]) -> None:
+    now_ms = CLOCK.get().now_ms()
 
     def age_ms(row: pb2.GroupPartition) -> int:
-        return max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed_ms(known, row.flow)))
+        confirmed = 0 if value_of(row, "verdict") in _UNREADABLE else confirmed_ms(answer.flows, row.flow)
+        return max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed))
 
-    print_rows(group_fields(age_ms), rows, empty="no groups known")
-    for line in (*lines, *listings(known, now_ms=now_ms)):
+    # The note about the brokers says why, for all of them.
+    told = _SAY_ALL | _UNREADABLE if silent(answer.clusters) else _SAY_ALL
+    print_rows(group_fields(age_ms, told), answer.groups, empty="no groups known")
+    old = [row for row in answer.groups if value_of(row, "verdict") in _UNREADABLE]
+    for verdict in dict.fromkeys(value_of(row, "verdict") for row in old):
+        oldest = age(max(age_ms(row) for row in old if value_of(row, "verdict") == verdict))
+        say(f"note: {verdict}: the last known offsets, {oldest} old or less")
+    for line in (*lines, *listings(answer.flows, now_ms=now_ms)):
         say(f"note: {line}")
 
 
 # `twinlog explain group`: why a consumer group is translated or not.
 
+_CLUSTER_RULE = "CLUSTER"
+"""Whether both clusters answer: otherwise no other rule is asked."""
 _FINDING: Fields[pb2.Finding] = table(
     "rule|rule",
     Field("passed", column=" ", text=lambda finding: "yes" if finding.passed else "no"),
@@ -330,6 +349,8 @@ def group_command(
 
 def _print_explanation(explanation: pb2.GroupExplanation) -> None:
     verdict = "translated" if explanation.translated else "not translated"
+    if any(finding.rule == _CLUSTER_RULE and not finding.passed for finding in explanation.findings):
+        verdict = "cannot be told now"
     title = f"{flow_name(explanation.flow)} {explanation.group}: {verdict}"
     print_rows(_FINDING, explanation.findings, title=title)
     if explanation.partitions:

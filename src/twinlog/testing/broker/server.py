@@ -340,9 +340,11 @@ class FakeKafka:
         told = self._told[key]
         return told[:4] + request.correlation_id.to_bytes(4, signed=True) + told[8:]
 
-    async def stop_node(self, node_id: int) -> None:
-        """The broker is away: nothing listens there, and its connections are reset."""
-        self.cluster.node_down(node_id)
+    async def stop_node(self, node_id: int, *, is_noticed: bool = True) -> None:
+        """The broker is away: nothing listens there, and its connections are reset. Not `is_noticed`: too few
+        controllers are left, and the metadata stays as it was."""
+        if is_noticed:
+            self.cluster.node_down(node_id)
         self._listeners[node_id].close()
         for connection, task in list(self._connections.items()):
             if connection.node_id == node_id:
