@@ -56,7 +56,7 @@ def topics_command(
             if each not in known.settled_flows
         ]
         kept_out = [
-            f"{flow_name(status.flow)}: {words}"
+            f"{flow_name(status.flow)}: {words} (`{CYCLE_HELP}`)"
             for status in statuses
             if status.flow in flows
             for words in cycle_words(status.cycles).values()
@@ -76,7 +76,7 @@ def cycle_words(cycles: Mapping[str, str]) -> dict[str, str]:
     """By cluster: which topics are not copied, because by their names they came through it.
 
     >>> cycle_words({"B.a": "B", "B.b": "B"})
-    {'B': 'not copied, because by their names they came through B: B.a, B.b (`twinlog explain reason CYCLE`)'}
+    {'B': 'not copied, because by their names they came through B: B.a, B.b'}
     """
     found: dict[str, list[str]] = {}
     for topic, cluster in sorted(cycles.items()):
@@ -84,7 +84,7 @@ def cycle_words(cycles: Mapping[str, str]) -> dict[str, str]:
     return {
         cluster: f"not copied, because by their names they came through {cluster}:"
         f" {', '.join(names[:_NAMED])}"
-        f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''} (`{CYCLE_HELP}`)"
+        f"{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}"
         for cluster, names in found.items()
     }
 
