@@ -208,7 +208,10 @@ class BothWaysTranslator:
             return past_end(here.end)
         # A log that ends before what was written to it was created again, and gets all of that once more.
         if flows.back is not None and position.next_offset == here.end >= (flows.back.end or 0):
-            return _told(Verdict.UP_TO_DATE, min(flows.back.position, there.end), there, AT_END)
+            offset = min(flows.back.position, there.end)
+            # What was copied from here lies there behind it, too.
+            again = min(position.next_offset, there.end - there.begin(offset))
+            return _told(Verdict.UP_TO_DATE, offset, there, f"{AT_END}{_again(again)}")
         if floors is None:
             return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
         out = self._bound(floors[0], position, there, flows, settled and settled.end)
@@ -220,10 +223,7 @@ class BothWaysTranslator:
         if offset > there.end:
             return without_floor(f"{_BOTH}: it would be {offset}, but the log there ends at {there.end}")
         again = _read_again((out, back), position.next_offset, there, there.begin(offset))
-        words = f"{_BOTH}: {out.message}; {back.message}"
-        if again:
-            words += f": at most {again} records are read again"
-        return _told(Verdict.FLOOR, offset, there, words)
+        return _told(Verdict.FLOOR, offset, there, f"{_BOTH}: {out.message}; {back.message}{_again(again)}")
 
     def _bound(
         self,
@@ -271,6 +271,10 @@ def _read_again(bounds: Collection[Translation], read: int, there: LogBounds, be
         below_or_above += there.end - offset if bound.between is None else offset - begin
     behind = max(bound.between or 0 for bound in bounds)
     return min(read, there.end - begin, below_or_above + behind)
+
+
+def _again(count: int) -> str:
+    return f": at most {count} records are read again" if count else ""
 
 
 def _told(verdict: Verdict, offset: int, there: LogBounds, message: str) -> Translation:

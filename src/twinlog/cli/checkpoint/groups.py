@@ -29,6 +29,8 @@ from twinlog.kafka.reasons import no_answer
 
 _SAY_ALL = frozenset({"PRESERVED", "EXACT", "UP_TO_DATE"})
 """Verdicts whose message is the same in every row; --help has it."""
+_FIGURE = "read again"
+"""In a message that says more all the same: of a topic that is copied both ways."""
 _UNREADABLE = frozenset({"SOURCE_UNREADABLE", "TARGET_UNREADABLE"})
 
 
@@ -64,7 +66,9 @@ def group_fields(
         Field(
             "message",
             column="message",
-            text=lambda row: "" if value_of(row, "verdict") in told else row.message,
+            text=lambda row: (
+                "" if value_of(row, "verdict") in told and _FIGURE not in row.message else row.message
+            ),
         ),
         "as_of",
     )

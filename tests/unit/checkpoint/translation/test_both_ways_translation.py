@@ -128,7 +128,7 @@ async def merged_logs(rig: Rig, seed: int) -> tuple[list[str], list[str], BothWa
 async def test_no_group_skips_a_record_or_reads_more_again_than_it_is_told(seed: int) -> None:
     rig = Rig()
     here, there, translator = await merged_logs(rig, seed)
-    places = [SourcePosition(partition=P, next_offset=offset) for offset in range(len(here))]
+    places = [SourcePosition(partition=P, next_offset=offset) for offset in range(len(here) + 1)]
     await translator.translate(places)
     rig.clock.advance(SETTLED_SECONDS)
     for place, answer in (await translator.translate(places)).items():
