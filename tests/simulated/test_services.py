@@ -176,7 +176,7 @@ def test_of_dead_brokers_is_told_where_to_start_them_and_no_factor_is_blamed(tmp
             told = [each for each in found if each.level is not Severity.OK and each.about != str(world.file)]
             assert [(each.about, each.check) for each in told if "factor" in each.check] == []
             (brokers,) = [each for each in told if each.check == "brokers"]
-            assert brokers.remedy == "start broker 2, and broker 3"
+            assert brokers.remedy == f"start broker 2 at {second}, and broker 3 at {third}"
 
     live(life())
 

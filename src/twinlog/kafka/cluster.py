@@ -76,11 +76,27 @@ class BrokerAdminMixin(TopicAdminMixin):
         missing = told.replicas.offline.difference(told.brokers)
         if not silent and not missing:
             return Outage()
+        places = {**whole, **named}
+        if not places.keys() >= missing:
+            places = await self._registered() | places
         return Outage(
-            brokers={each: {**whole, **named}.get(each, "") for each in sorted(silent | missing)},
+            brokers={each: places.get(each, "") for each in sorted(silent | missing)},
             without_leader=told.replicas.without_leader,
             under_replicated=told.replicas.under_replicated,
         )
+
+    async def _registered(self) -> dict[int, str]:
+        """Where brokers are that the cluster knows, also those that have left the metadata; empty where no
+        broker tells (before Kafka 4.0)."""
+        asked = {"include_cluster_authorized_operations": False, "include_fenced_brokers": True}
+        try:
+            async with deadline(self._wire.timeout_seconds, _DOING, alias=self._wire.alias):
+                answer = await self._wire.send_any(
+                    SchemaRequest("describe_cluster", range(2, 3), asked), _DOING
+                )
+        except KafkaError:
+            return {}
+        return {int(each.broker_id): f"{each.host}:{each.port}" for each in answer.brokers}
 
     async def _silent(self, node_ids: frozenset[int]) -> frozenset[int]:
         """Those that do not answer within half of a call's time."""

@@ -107,6 +107,18 @@ class WireContract:
         assert [(each.offset, each.timestamp_ms) for each in records] == [(0, 1_000), (1, 1_001)]
         assert [each.value for each in records] == [b"a" * 300, b"b" * 300]
 
+    async def test_brokers_since_4_0_tell_of_those_that_are_fenced(self, rig: ClusterRig) -> None:
+        present = await rig.cluster.presence()
+        async with wire_client(rig) as client:
+            knows = client.highest("describe_cluster") >= 2
+            asked = {"include_cluster_authorized_operations": False}
+            told = await client.ask(
+                "describe_cluster", 2, **asked, **({"include_fenced_brokers": True} if knows else {})
+            )
+        assert told.cluster_id == present.cluster_id
+        assert {each.broker_id: f"{each.host}:{each.port}" for each in told.brokers} == present.brokers
+        assert not any(each.is_fenced for each in told.brokers if knows)
+
     async def test_offsets_by_kind_and_time(self, rig: ClusterRig) -> None:
         topic = await new_topic(rig.cluster, "kinds")
         kinds = {

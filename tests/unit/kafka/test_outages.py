@@ -11,6 +11,7 @@ from twinlog.kafka.cluster import BrokerAdminMixin, open_cluster
 from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage, Presence
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.testing.broker import FakeKafka
+from twinlog.testing.broker.calls import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Release
 
 TIMEOUT_SECONDS = 5.0
 
@@ -35,8 +36,11 @@ async def test_each_broker_is_asked_once_while_all_answer(brokers: int) -> None:
         assert set(asked) == every.keys()
 
 
-async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_on_it() -> None:
-    async with FakeKafka(node_count=3) as kafka:
+@pytest.mark.parametrize("release", [KAFKA_4_3, KAFKA_3_9, KAFKA_2_8], ids=lambda each: each.name)
+async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_on_it(
+    release: Release,
+) -> None:
+    async with FakeKafka(node_count=3, release=release) as kafka:
         for name, factor in (("orders", 3), ("single", 1)):
             kafka.cluster.create_topic(name, partition_count=3, replication_factor=factor)
         async with open_cluster(
@@ -53,6 +57,8 @@ async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_o
                 brokers={dead: every[dead]}, without_leader=1, under_replicated=4
             )
             assert every[dead] in kafka.bootstrap.split(",")
+            place = "" if release.is_before_4 else every[dead]
+            assert (await missed(cluster)).brokers == {dead: place}, "who never saw it asks where it was"
             for name in ("orders", "single"):
                 kafka.cluster.delete_topic(name)
             assert not (await missed(cluster, every)).brokers

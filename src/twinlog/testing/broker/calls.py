@@ -21,12 +21,12 @@ _HIGHEST_4 = {"init_producer_id": 5}
 """Where the newest schema is not offered: v6 is unstable (KIP-939)."""
 _HIGHEST_3_9 = {
     "produce": 11, "fetch": 17, "list_offsets": 9, "metadata": 12, "offset_commit": 9, "offset_fetch": 9,
-    "describe_groups": 5, "init_producer_id": 5, "end_txn": 4, "write_txn_markers": 1,
+    "describe_groups": 5, "init_producer_id": 5, "end_txn": 4, "write_txn_markers": 1, "describe_cluster": 1,
 }  # fmt: skip
 _HIGHEST_3_3 = {
     **_HIGHEST_3_9, "api_versions": 3, "produce": 9, "fetch": 13, "list_offsets": 7, "find_coordinator": 4,
     "init_producer_id": 4, "add_partitions_to_txn": 3, "end_txn": 3, "list_groups": 4, "offset_commit": 8,
-    "offset_fetch": 8,
+    "offset_fetch": 8, "describe_cluster": 0,
 }  # fmt: skip
 _HIGHEST_2_8 = {
     **_HIGHEST_3_3, "metadata": 11, "fetch": 12, "list_offsets": 6, "find_coordinator": 3, "join_group": 7,

@@ -92,6 +92,21 @@ async def metadata(call: Call) -> Fields:
     }
 
 
+@HANDLERS.serves("describe_cluster")
+async def describe_cluster(call: Call) -> Fields:
+    """The one API that tells where a broker is that has left the metadata (KIP-1073, since 4.0)."""
+    nodes = call.cluster.nodes.values()
+    return {
+        "cluster_id": call.cluster.cluster_id,
+        "controller_id": call.cluster.controller_id,
+        "brokers": [
+            {"broker_id": node.node_id, "host": node.host, "port": node.port, "is_fenced": not node.is_up}
+            for node in nodes
+            if node.is_up or call.get("include_fenced_brokers", False)
+        ],
+    }
+
+
 def _asked_topic(call: Call, asked: Any) -> Fields:
     topic_id = getattr(asked, "topic_id", None)
     name = asked.name
