@@ -1,5 +1,6 @@
 """The second half of a move: commit the offsets, read them back, remove the old fence, finish the record."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -151,12 +152,11 @@ class Arrival:
             yield step_event(
                 self.clock, Step.COMMIT, StepState.PROGRESS, f"groups committed: {told} of {groups}"
             )
-        yield step_event(
-            self.clock,
-            Step.COMMIT,
-            StepState.DONE,
-            f"offsets committed: {sum(entry.action is MoveAction.WRITE for entry in partitions)}",
-        )
+        carried_out = Counter(entry.action for entry in partitions)
+        message = f"offsets committed: {carried_out[MoveAction.WRITE]}"
+        if there := carried_out[MoveAction.ALREADY_THERE]:
+            message += f", there already: {there}"
+        yield step_event(self.clock, Step.COMMIT, StepState.DONE, message)
         await verify(cluster, partitions)
         yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
         newly = finished_with(partitions, accepted=options.accept_loss)
