@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from simulated import histories
@@ -290,10 +291,78 @@ def test_a_plan_has_a_row_of_the_group_whose_coordinator_is_gone(tmp_path: Path)
     live(life())
 
 
-async def plan(world: World) -> pb2.MovePlan:
-    """Of a failover."""
+def test_plans_have_the_groups_of_a_source_coordinator_that_is_gone(tmp_path: Path) -> None:
+    """No broker lists the group any more, and nobody tells whether it is still there."""
+
+    async def life() -> None:
+        async with World(tmp_path, f"{BEATS}A->B.topics = orders\n", seed=1, node_count=3) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            for number in range(9):
+                source.produce("orders", 0, b"%d" % number)
+            for group in ("away", "here"):
+                source.commit(group, "orders", {0: 5})
+            world.start(*SERVICES)
+            await world.pause(150)
+            before = await plan(world)
+            leader = source.cluster.topics["orders"].partitions[0].leader
+            coordinator = next(each for each in (1, 2, 3) if each != leader)
+            source.cluster.moved_coordinators[0, "away"] = coordinator
+            await world.kafka["A"].stop_node(coordinator)
+            await world.pause(60)
+            after = await plan(world)
+            away, here = after.partitions
+            assert (away.group, away.action, away.verdict, away.from_offset) == (
+                "away",
+                pb2.MOVE_ACTION_SKIP_NO_OFFSET,
+                pb2.VERDICT_SOURCE_UNREADABLE,
+                5,
+            )
+            assert (here.group, here.action) == ("here", pb2.MOVE_ACTION_WRITE)
+            assert away.to_offset == here.to_offset == before.partitions[0].to_offset
+            assert f"start broker {coordinator}" in after.blockers[0]
+            with pytest.raises(grpc.aio.AioRpcError, match="not possible now"):
+                await world.move("failover")
+            await world.move("failover", groups=["here"])
+            back = await plan(world, pb2.MOVE_KIND_FAILBACK)
+            assert [each.group for each in back.partitions] == ["here"]
+            assert not back.blockers
+
+    live(life())
+
+
+def test_no_run_begins_while_a_copy_has_no_leader(tmp_path: Path) -> None:
+    """It would fence the writers and then wait for records that nobody can copy."""
+
+    async def life() -> None:
+        async with World(tmp_path, f"{BEATS}A->B.topics = orders\n", seed=1, node_count=3) as world:
+            source, target = world.on["A"], world.on["B"].cluster
+            source.cluster.create_topic("orders", partition_count=3)
+            for number in range(9):
+                source.produce("orders", number % 3, b"%d" % number)
+            world.start(*SERVICES)
+            await world.pause(60)
+            copies = target.topics["A.orders"].partitions
+            gone = copies[1].leader
+            await world.kafka["B"].stop_node(gone)
+            source.produce("orders", 1, b"more")
+            await world.pause(60)
+            begin = world.now()
+            with pytest.raises(grpc.aio.AioRpcError, match="not possible now") as refused:
+                await world.move("failover")
+            assert world.now() - begin < 60
+            assert f"start broker {gone}" in str(refused.value.details())
+            assert "records that cannot be copied now: orders-1" in str(refused.value.details())
+            found = await plan(world)
+            assert not found.HasField("last")
+            assert not found.HasField("estimated")
+
+    live(life())
+
+
+async def plan(world: World, kind: "pb2.MoveKind.ValueType" = pb2.MOVE_KIND_FAILOVER) -> pb2.MovePlan:
     async with MemoryRpc(world.rpc).insecure_channel(CHECKPOINT_ADDRESS) as channel:
-        request = pb2.PlanMoveRequest(flow=Flow(source="A", target="B"), kind=pb2.MOVE_KIND_FAILOVER)
+        request = pb2.PlanMoveRequest(flow=Flow(source="A", target="B"), kind=kind)
         told = CheckpointServiceStub(channel).PlanMove(request, timeout=600)
         events = [event async for event in told]
     whole = events[-1].plan

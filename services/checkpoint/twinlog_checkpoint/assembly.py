@@ -217,6 +217,7 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
             route=route,
             clock=around.clock,
             away=around.away,
+            outage=around.outage,
             others=around.aliases,
             stop=around.stop,
             copy_states=around.copy_states,

@@ -60,12 +60,17 @@ class MoveJournal:
     def topic(self) -> str:
         return self.table.topic
 
+    @property
+    def known(self) -> Moves:
+        """What was read or written last."""
+        return moves_of(self.flow, self.table.rows)
+
     async def load(self) -> Moves:
         """Raises KafkaError, WireFormatError."""
         await self.table.load()
         if self.is_owner() and await self.table.write_again():
             _log.warning("moves_written_again", flow=str(self.flow), topic=self.topic)
-        moves = moves_of(self.flow, self.table.rows)
+        moves = self.known
         self.on_moves(moves)
         return moves
 

@@ -14,7 +14,7 @@ from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.kafka.ports import KafkaCluster
+from twinlog.kafka.ports import KafkaCluster, Outage
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import target_partition
 from twinlog.policy import ReplicationPolicy
@@ -57,6 +57,8 @@ class SharedDependencies:
     refusal: Callable[[Flow], TwinlogError | None]
     away: Callable[[ClusterAlias], str]
     """Why the last probe did not reach the cluster; empty if it did."""
+    outage: Callable[[ClusterAlias], Outage]
+    """The brokers of the cluster that did not answer the last probe while others did."""
     aliases: Collection[ClusterAlias]
     """Every cluster of the configuration."""
     copy_states: CopyStates

@@ -9,6 +9,7 @@ from opentelemetry.metrics import NoOpMeter
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import Outage
 from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
@@ -113,6 +114,8 @@ class CheckpointFlowRig:
     transforms: TopicTransforms = field(default_factory=lambda: TopicTransforms({}, "A"))
     open_transactions: dict[TopicPartition, list[OpenTransaction]] = field(default_factory=dict)
     """What the leaders of the source say of them."""
+    outages: dict[str, Outage] = field(default_factory=dict)
+    """By cluster."""
     configuration: Configuration | None = None
     """The rules and settings of a file; without one, all topics and groups are selected."""
 
@@ -212,6 +215,7 @@ class CheckpointFlowRig:
             away=lambda alias: (
                 "" if {"A": self.source, "B": self.target}[alias].hooks.available else "KAFKA_UNAVAILABLE"
             ),
+            outage=lambda alias: self.outages.get(alias, Outage()),
             aliases=("A", "B"),
             copy_states=self.copy_states,
         )

@@ -27,8 +27,7 @@ def kill_leader(cluster: FakeCluster, partition: TopicPartition) -> None:
 
 def kill_coordinator(cluster: FakeCluster, group_id: str, *, lookup: str = "describe_groups") -> KafkaError:
     """The other groups answer. Returns what this one's broker does instead."""
-    reason = replace(UNAVAILABLE, meaning="broker 2 cannot be reached")
-    error = from_reason(reason, f"{lookup} {group_id}", alias=cluster.alias)
+    error = _broker_is_away(cluster, f"{lookup} {group_id}")
 
     def leave_out(call: Call) -> None:
         if group_id in call.result:
@@ -36,3 +35,26 @@ def kill_coordinator(cluster: FakeCluster, group_id: str, *, lookup: str = "desc
 
     cluster.intercept(lookup, leave_out, after=True)
     return error
+
+
+def lose_coordinator(cluster: FakeCluster, group_id: str) -> None:
+    """No broker lists the group any more, and none answers about it."""
+    cluster.intercept("list_groups", lambda call: call.result.pop(group_id, None), after=True)
+    for lookup in ("describe_groups", "group_offsets"):
+        kill_coordinator(cluster, group_id, lookup=lookup)
+
+
+def keep_from_listing(cluster: FakeCluster) -> KafkaError:
+    """One broker of the metadata does not list its groups. Returns what it does instead."""
+    error = _broker_is_away(cluster, "list groups")
+
+    def refuse(_call: Call) -> None:
+        raise error
+
+    cluster.intercept("list_groups", refuse)
+    return error
+
+
+def _broker_is_away(cluster: FakeCluster, doing: str) -> KafkaError:
+    reason = replace(UNAVAILABLE, meaning="broker 2 cannot be reached")
+    return from_reason(reason, doing, alias=cluster.alias)

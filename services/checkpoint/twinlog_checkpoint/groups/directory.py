@@ -1,6 +1,6 @@
 """Which groups of the source are translated, and their committed offsets."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -79,10 +79,15 @@ class GroupDirectory:
         self.refresh_interval_seconds = interval_seconds
         self.list_again()
 
-    async def present(self) -> frozenset[str]:
-        """List the groups now, whatever the interval. Raises KafkaError."""
-        self.list_again()
-        return await self.refresh_if_due()
+    async def present(self, known: Collection[str]) -> "FoundGroups":
+        """List the groups now, whatever the interval. `known`: those that were seen before."""
+
+        async def listed() -> frozenset[str]:
+            self.list_again()
+            return await self.refresh_if_due()
+
+        seen = {group for group in {*known, *self.groups} if self.group_filter.takes(group)}
+        return await found_groups(self.admin, listed, seen)
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
         """Return the committed offsets of the listed groups, or why they cannot be read. Raises
@@ -323,13 +328,25 @@ async def group_states(admin: GroupAdmin, groups: Collection[str]) -> dict[str, 
     }
 
 
-async def readable_offsets(
-    admin: GroupAdmin, groups: Collection[str]
-) -> dict[str, Mapping[TopicPartition, CommittedOffset]]:
-    """Return all committed offsets of each group. Raises KafkaError if those of one group cannot be read."""
-    held: dict[str, Mapping[TopicPartition, CommittedOffset]] = {}
-    for group, offsets in (await admin.group_offsets(groups) if groups else {}).items():
-        if isinstance(offsets, KafkaError):
-            raise offsets
-        held[group] = offsets
-    return held
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundGroups:
+    """The groups of a cluster, with those of which nobody tells whether they are still there."""
+
+    groups: Collection[str]
+    problem: KafkaError | None = None
+    """Why there may be more."""
+
+
+async def found_groups(
+    admin: GroupAdmin, listed: Callable[[], Awaitable[Collection[str]]], known: Collection[str]
+) -> FoundGroups:
+    """Brokers list the groups that they coordinate: those of a broker that is away are missing, or no list is
+    whole. So `known`, those that were seen before, are looked for one by one."""
+    try:
+        present = set(await listed())
+        missing = set(known) - present
+        told = await admin.group_offsets(missing) if missing else {}
+    except KafkaError as error:
+        return FoundGroups(groups=set(known), problem=error)
+    away = {group for group, held in told.items() if isinstance(held, KafkaError) and held.retriable}
+    return FoundGroups(groups=present | away)

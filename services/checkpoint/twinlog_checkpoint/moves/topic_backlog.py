@@ -23,6 +23,13 @@ class TopicBacklog:
     """The next measurement continues to count: `records_not_copied` is None, and `at_most` is known."""
     at_most: int | None = None
     """The most records that can be missing; None when even that is unknown."""
+    waits_for_broker: bool = False
+    """No broker that answers leads one of its logs, or the copy waits for such a broker."""
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether no missing record is copied before somebody starts a broker."""
+        return self.waits_for_broker and self.records_not_copied != 0
 
 
 def total_backlog(backlog: Sequence[TopicBacklog]) -> int | None:
@@ -71,7 +78,7 @@ def estimated_seconds(
     """Estimate when the backlog is copied, from the rate between two measurements. None when it cannot be
     estimated."""
     total = total_backlog(after)
-    if total is None:
+    if total is None or any(entry.is_stuck for entry in after):
         return None
     if total == 0:
         return 0.0

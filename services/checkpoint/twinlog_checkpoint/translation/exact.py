@@ -221,7 +221,12 @@ class ExactTranslator:
                 return await self._partition(partition, floors, (here, there), budget)
             unread = self.here.unread(here)
             why = _NOT_VISIBLE if unread is None else unread.message
-            return {position: _because(floor, why) for position, floor in floors.items()}
+            return {
+                position: unread
+                if unread is not None and _needs_both_logs(floor, there)
+                else _because(floor, why)
+                for position, floor in floors.items()
+            }
 
     async def _partition(
         self,
@@ -391,6 +396,14 @@ def _nothing_is_copied(floors: Collection[Translation], looked: _Looked | None) 
     copy = None if looked is None else looked[1]
     is_empty = isinstance(copy, LogBounds) and copy.start == copy.end
     return is_empty and all(floor.verdict is Verdict.NO_SYNC for floor in floors)
+
+
+def _needs_both_logs(floor: Translation, there: LogBounds | KafkaError | None) -> bool:
+    """Whether the syncs alone give no place: the logs may have one."""
+    offset = floor.downstream_offset
+    if offset is None:
+        return floor.verdict is Verdict.TOO_OLD
+    return isinstance(there, LogBounds) and offset > there.end
 
 
 def _told(answer: Answer | None, before_start: bool) -> Translation | None:

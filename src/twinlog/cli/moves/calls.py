@@ -62,6 +62,8 @@ def _print_run(name: str, run: pb2.MoveRun) -> None:
         state = "has finished, but is not complete"
     elif run.reason:
         state = f"ended: {run.message} ({run.reason})"
+        if all(step.name == "CHECK" and step.state != pb2.STEP_STATE_DONE for step in run.steps):
+            state += "; it changed nothing"
     else:
         state = "has finished"
     by = run.options.by or "somebody"

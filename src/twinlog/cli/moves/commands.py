@@ -79,8 +79,8 @@ class Failover(MoveCall):
 
         The first and the last line are the verdict, which the live page shows, too: GO; WAIT (it becomes so
         by itself, or when consumers stop); NO-GO (somebody has to act). What blocks the plan, `failover run`
-        refuses; of everything else it warns. With --accept-loss only what blocks the plan counts. Exit code 1
-        for NO-GO.
+        refuses; of everything else it warns. With --accept-loss only what the plan itself says counts. Exit
+        code 1 for NO-GO.
         """
         super().plan(options)
 

@@ -11,6 +11,7 @@ from twinlog.cli.verdict.moving import PlanFacts
 
 _ACTIVE = ("SKIP_ACTIVE_BEFORE", "SKIP_ACTIVE_THERE")
 _NOWHERE = {"SKIP_NO_OFFSET", "SKIP_NO_PARTITION", "SKIP_UNREAD", "SKIP_REFUSED"}
+_UNREAD = (pb2.VERDICT_SOURCE_UNREADABLE, pb2.VERDICT_TARGET_UNREADABLE)
 THERE = {"WRITE", "ALREADY_THERE", "KEEP_AHEAD"}
 
 
@@ -44,7 +45,18 @@ def plan_facts(plan: pb2.MovePlan, actions: Mapping[str, Collection[str]], kind:
         },
         leaves=plan.from_cluster,
         away=not plan.from_reachable,
+        unread=_unread(plan),
     )
+
+
+def _unread(plan: pb2.MovePlan) -> str:
+    """The run leaves them out."""
+    rows = [each for each in plan.partitions if action(each) == "SKIP_NO_OFFSET" and each.verdict in _UNREAD]
+    if not rows:
+        return ""
+    count = len({each.group for each in rows})
+    groups = "1 group has" if count == 1 else f"{count:,} groups have"
+    return f"{groups} offsets that cannot be read now, and stay: {rows[0].group}: {rows[0].message}"
 
 
 def _why(backlog: pb2.TopicBacklog) -> str:

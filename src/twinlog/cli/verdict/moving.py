@@ -127,9 +127,7 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection
     own = [
         each
         if each.about == row.flow
-        else replace(
-            each, message=f"it waits for {each.about}", command="", waits=each.waits or each.about in away
-        )
+        else replace(each, message=_cause(each), command="", waits=each.waits or each.about in away)
         for each in verdict.stopping
         if each.concerns(row.flow)
     ]
@@ -198,6 +196,8 @@ class PlanFacts:
     """The cluster that they leave."""
     away: bool
     """Whether it does not answer."""
+    unread: str = ""
+    """Which offsets cannot be read or translated now, and why."""
 
 
 def plan_checks(plan: PlanFacts) -> list[Check]:
@@ -242,7 +242,13 @@ def fences(row: FlowRow) -> list[str]:
 def _once(issue: Issue, blockers: Collection[str]) -> Issue:
     """The issue waits for what a blocker tells, with what to do about it, if that is the same."""
     words = no_answer(issue.about, issue.reason)
-    return replace(issue, waits=True) if any(each.startswith(words) for each in blockers) else issue
+    is_told = any(each.startswith(words) or issue.message.startswith(each) for each in blockers)
+    return replace(issue, waits=True) if is_told else issue
+
+
+def _cause(issue: Issue) -> str:
+    """What a flow waits for, without what to do about it, which is told elsewhere."""
+    return f"it waits: {issue.message.partition(';')[0]}"
 
 
 def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
@@ -353,6 +359,8 @@ def _plan(plan: PlanFacts) -> Check:
         for alias, count in plan.active.items()
         if count
     )
+    if plan.unread:
+        return Check(title=title, verdict=NO_GO, message=plan.unread, command=plan.command)
     if told:
         return Check(title=title, verdict=WAIT, message=told, command=plan.command)
     return Check(title=title, verdict=GO, message="nothing blocks the plan")

@@ -99,7 +99,7 @@ async def test_the_first_rule_against_a_group_is_named(group: str, rule: Rule) -
         source.set_group("shared", group_type="share")
         source.set_group("fresh")
         source.set_group("elsewhere", {TopicPartition("__other", 0): 1})
-        await rig.parts.checkpointer.groups.present()
+        await rig.parts.checkpointer.groups.present(())
         explanation = await explain_group(rig.parts, group, [])
     assert not explanation.translated
     assert explanation.findings[-1].rule is rule

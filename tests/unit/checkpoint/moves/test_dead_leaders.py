@@ -2,14 +2,20 @@
 
 import pytest
 
+from twinlog.errors import StateError
+from twinlog.kafka.ports import Outage
+from twinlog.model import TopicPartition
+from twinlog.moves.record import Step
 from twinlog.offsets import CheckpointHistory
+from twinlog.policy.internal_topics import failover_topic
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, answer_queries
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
+from twinlog_checkpoint.moves.running.run_record import StepEvent
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.dead_leader import kill_coordinator, kill_leader
+from unit.checkpoint.dead_leader import keep_from_listing, kill_coordinator, kill_leader, lose_coordinator
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import MoveRig, actions, move_rig, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, moved, offset_of, run
 
 ACCEPTING = MoveOptions(accept_loss=True, wait_seconds=0)
 
@@ -75,6 +81,7 @@ async def test_no_group_is_moved_to_a_log_that_nobody_can_read(preserved: bool) 
         ("target", "describe_groups", Verdict.TARGET_UNREADABLE),
         ("target", "group_offsets", Verdict.TARGET_UNREADABLE),
         ("source", "describe_groups", Verdict.SOURCE_UNREADABLE),
+        ("source", "group_offsets", Verdict.SOURCE_UNREADABLE),
     ],
 )
 async def test_no_group_is_moved_of_which_nobody_knows_whether_it_works_somewhere(
@@ -103,14 +110,17 @@ async def test_no_group_is_moved_of_which_nobody_knows_whether_it_works_somewher
     assert "broker 2 cannot be reached" in reason
 
 
-async def test_a_group_that_was_moved_stays_as_it_is_while_nobody_knows_where_it_stands_there() -> None:
+async def test_a_group_that_was_moved_is_not_done_while_nobody_knows_where_it_stands_there() -> None:
+    """It may have lost its offsets since. Nothing of what is recorded of it changes."""
     async with move_rig() as rig:
         await _with_a_group(rig)
         await run(rig.served.failover)
         kill_coordinator(rig.logs.target, "g", lookup="group_offsets")
         plan = await rig.served.failover.plan(MoveOptions(wait_seconds=0))
         before = await rig.served.failover.recorded()
-        _, report = await run(rig.served.failover)
+        with pytest.raises(StateError, match="broker 2 cannot be reached"):
+            await run(rig.served.failover)
+        _, report = await run(rig.served.failover, ACCEPTING)
         moves = await rig.served.failover.recorded()
     (entry,) = plan.partitions
     assert (entry.action, entry.translation.verdict) == (
@@ -118,8 +128,11 @@ async def test_a_group_that_was_moved_stays_as_it_is_while_nobody_knows_where_it
         Verdict.TARGET_UNREADABLE,
     )
     assert "broker 2 cannot be reached" in entry.message
-    assert not plan.blockers
-    assert report.already_done
+    (blocker,) = plan.blockers
+    assert "broker 2 cannot be reached" in blocker
+    assert not report.already_done
+    (reason,) = report.left_behind
+    assert "broker 2 cannot be reached" in reason
     assert moves.homes == before.homes
 
 
@@ -143,6 +156,168 @@ async def test_a_group_that_may_have_members_on_the_old_cluster_again_is_not_don
     (reason,) = report.left_behind
     assert "broker 2 cannot be reached" in reason
     assert after == before
+
+
+@pytest.mark.parametrize("knows_it_by", ["the last list", "its checkpoints"])
+async def test_a_plan_has_the_groups_that_no_broker_lists_any_more(knows_it_by: str) -> None:
+    """The broker that coordinates them left the metadata."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        await _with_a_group(rig)
+        if knows_it_by == "its checkpoints":
+            rig.parts.checkpointer.groups.groups = frozenset()
+        lose_coordinator(rig.logs.source, "g")
+        plan = await rig.served.failover.plan(NO_WAIT)
+        _, report = await run(rig.served.failover, ACCEPTING)
+        there = rig.logs.target.groups
+    assert actions(plan) == {"g": MoveAction.SKIP_NO_OFFSET, "h": MoveAction.WRITE}
+    assert plan.partitions[0].translation.verdict is Verdict.SOURCE_UNREADABLE
+    assert (plan.partitions[0].from_offset, plan.partitions[0].to_offset) == (
+        100,
+        plan.partitions[1].to_offset,
+    )
+    assert any("broker 2 cannot be reached" in blocker for blocker in plan.blockers)
+    assert any("broker 2 cannot be reached" in reason for reason in report.left_behind)
+    assert there.keys() == {"h"}
+
+
+async def test_a_plan_without_a_list_has_the_groups_that_were_seen_before() -> None:
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        error = keep_from_listing(rig.logs.source)
+        plan = await rig.served.failover.plan(NO_WAIT)
+        with pytest.raises(StateError, match="never seen"):
+            await run(rig.served.failover)
+        accepting = await rig.served.failover.plan(ACCEPTING)
+        _, report = await run(rig.served.failover, ACCEPTING)
+    assert actions(plan) == {"g": MoveAction.WRITE}
+    assert plan.blockers == [f"A may have groups that were never seen: {error}"]
+    assert not accepting.blockers
+    assert f"A may have groups that were never seen: {error}" in accepting.warnings
+    assert actions(report.plan) == actions(plan)
+
+
+async def test_a_group_of_which_nothing_is_known_stops_a_move_also_if_losses_are_accepted() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("new", {ORIGIN: 100})
+        kill_coordinator(rig.logs.source, "new", lookup="group_offsets")
+        plan = await rig.served.failover.plan(ACCEPTING)
+        with pytest.raises(StateError, match="no offset is known: new"):
+            await run(rig.served.failover, ACCEPTING)
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        _, report = await run(rig.served.failover, MoveOptions(groups=("h",), wait_seconds=0))
+    assert plan.looked
+    (blocker,) = plan.blockers
+    assert "broker 2 cannot be reached" in blocker
+    assert actions(report.plan) == {"h": MoveAction.WRITE}
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_failback_keeps_the_home_of_a_group_that_nobody_tells_of(is_listed: bool) -> None:
+    """And the fence of the failover stays until the group is back."""
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        await run(rig.served.failover, MoveOptions(fence=True, wait_seconds=0))
+        stood = await offset_of(rig.logs.target, "g", COPY)
+        if is_listed:
+            kill_coordinator(rig.logs.target, "g", lookup="group_offsets")
+        else:
+            lose_coordinator(rig.logs.target, "g")
+        plan = await rig.served.failback.plan(NO_WAIT)
+        with pytest.raises(StateError, match="broker 2 cannot be reached"):
+            await run(rig.served.failback)
+        _, report = await run(rig.served.failback, ACCEPTING)
+        moves = await rig.served.failback.recorded()
+    (entry,) = plan.partitions
+    assert (entry.action, entry.translation.verdict) == (
+        MoveAction.SKIP_NO_OFFSET,
+        Verdict.TARGET_UNREADABLE,
+    )
+    assert (entry.from_partition, entry.from_offset, entry.to_partition) == (COPY, stood, ORIGIN)
+    assert any("broker 2 cannot be reached" in reason for reason in report.left_behind)
+    assert moved(moves) == ["g"]
+    assert moves.fences["A"]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_a_failback_without_a_list_has_the_groups_that_were_moved(side: str) -> None:
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        await run(rig.served.failover)
+        keep_from_listing(rig.logs.source if side == "source" else rig.logs.target)
+        plan = await rig.served.failback.plan(NO_WAIT)
+    assert actions(plan) == {"g": MoveAction.ALREADY_THERE}
+    (blocker,) = plan.blockers
+    assert blocker.startswith("B may have groups that were never seen: ")
+
+
+async def test_a_plan_without_the_record_of_moves_has_its_rows() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        await _with_a_group(rig)
+        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+        kill_leader(rig.logs.target, TopicPartition(failover_topic("A"), 0))
+        plan = await rig.served.failover.plan(ACCEPTING)
+    assert actions(plan) == {"g": MoveAction.ALREADY_THERE, "h": MoveAction.WRITE}
+    (blocker,) = plan.blockers
+    assert blocker.startswith("the record of moves cannot be read: ")
+    assert "has no leader" in blocker
+
+
+@pytest.mark.parametrize(("side", "lookup"), [("source", "group_offsets"), ("target", "describe_groups")])
+async def test_a_run_stops_if_a_broker_is_lost_after_its_check(side: str, lookup: str) -> None:
+    """Otherwise it would move the other groups, which nobody has agreed to."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        await _with_a_group(rig)
+        cluster = rig.logs.source if side == "source" else rig.logs.target
+
+        async def run_until_it_stops() -> None:
+            async for event in rig.served.failover.run(NO_WAIT):
+                if isinstance(event, StepEvent) and event.step is Step.FINAL_OFFSETS:
+                    kill_coordinator(cluster, "g", lookup=lookup)
+
+        with pytest.raises(StateError, match="broker 2 cannot be reached") as stopped:
+            await run_until_it_stops()
+        moves = await rig.served.failover.recorded()
+        there = rig.logs.target.groups
+    assert stopped.value.reason == "MOVE_BLOCKED"
+    assert not there
+    assert moves.interrupted is not None
+
+
+async def test_no_move_begins_that_would_wait_for_records_that_nobody_can_copy() -> None:
+    """Nothing is fenced."""
+    async with move_rig() as rig:
+        rig.logs.produce(3)
+        rig.fakes.outages["B"] = Outage(brokers={2: "kafka-2:9092"}, without_leader=1)
+        kill_leader(rig.logs.target, COPY)
+        options = MoveOptions(fence=True, wait_seconds=300)
+        plan = await rig.served.failover.plan(options)
+        with pytest.raises(StateError, match="start broker 2 at kafka-2:9092") as refused:
+            await run(rig.served.failover, options)
+        moves = await rig.served.failover.recorded()
+        rules = await rig.logs.source.describe_acls("TOPIC")
+    away, stuck = plan.blockers
+    assert away == f"{rig.fakes.outages['B'].told('B')}: {rig.fakes.outages['B'].remedy}"
+    assert stuck.startswith(f"records that cannot be copied now: {ORIGIN}: ")
+    assert refused.value.reason == "MOVE_BLOCKED"
+    assert moves.run is None
+    assert not rules
+
+
+async def test_a_place_that_offset_syncs_contradict_is_not_the_last_known_one() -> None:
+    """The copy has lost records since."""
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        upstream = rig.fakes.checkpoints()[-1].upstream_offset
+        await rig.fakes.write_sync(ORIGIN.topic, upstream + 1, 1)
+        await rig.has_synced(upstream + 1)
+        kill_leader(rig.logs.target, COPY)
+        plan = await rig.served.failover.plan(NO_WAIT)
+    (entry,) = plan.partitions
+    assert entry.translation.verdict is Verdict.TARGET_UNREADABLE
+    assert entry.to_offset is None
 
 
 async def test_an_original_without_a_leader_keeps_a_group_on_its_copy() -> None:

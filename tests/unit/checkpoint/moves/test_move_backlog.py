@@ -9,7 +9,7 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, LostRange
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
-from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
+from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, estimated_seconds
 from twinlog_checkpoint.translation.translation import SourcePosition
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
@@ -287,3 +287,31 @@ async def test_what_was_seen_copied_is_not_read_again_while_a_run_waits() -> Non
         (second,) = await meter.measure(until)
     assert first.records_not_copied == second.records_not_copied == 0
     assert [call for call in reads if call.arguments["partition"] == ORIGIN] == []
+
+
+async def test_what_was_removed_before_it_was_copied_is_named() -> None:
+    """A paused copy stands before the start of the log, after DeleteRecords or by retention."""
+    async with move_rig() as rig:
+        copied_to = rig.source_end
+        rig.logs.produce(40)
+        known(rig, ORIGIN.topic)
+        begin = rig.logs.visible_source()[-10].offset
+        rig.logs.source.log(ORIGIN, "expire").delete_before(begin)
+        told(rig, state="PAUSED", position=copied_to, reason="PAUSED_BY_OPERATOR")
+        entry = (await backlog(rig))[ORIGIN]
+    assert entry.records_not_copied == 10
+    gone = f"RETENTION: A no longer has the offsets from {copied_to} to {begin}, which were not copied"
+    assert entry.message == f"{gone}; PAUSED: PAUSED_BY_OPERATOR"
+
+
+def test_records_that_nobody_can_copy_have_no_estimate() -> None:
+    before = [
+        TopicBacklog(partition=ORIGIN, end_offset=90, records_not_copied=90, copied_to=10),
+        TopicBacklog(partition=SMALL, end_offset=9, records_not_copied=9, copied_to=0),
+    ]
+    after = [replace(before[0], records_not_copied=45, copied_to=55), before[1]]
+    assert estimated_seconds(before, after, 10) == pytest.approx(12)
+    stuck = [after[0], replace(before[1], waits_for_broker=True)]
+    assert estimated_seconds(before, stuck, 10) is None
+    copied = [after[0], replace(before[1], waits_for_broker=True, records_not_copied=0)]
+    assert estimated_seconds(before, copied, 10) == pytest.approx(10)

@@ -70,8 +70,8 @@ async def test_a_group_that_cannot_be_read_any_more_does_not_keep_others_from_be
     assert moved(record) == ["other", "secret"]
 
 
-@pytest.mark.parametrize(("side", "reason"), [("source", "GROUP_UNAUTHORIZED"), ("target", "MOVE_BLOCKED")])
-async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: str, reason: str) -> None:
+@pytest.mark.parametrize("side", ["source", "target"])
+async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: str) -> None:
     """An offset that is not seen is no reason to write, nor a group that is not seen a reason to be done."""
     async with move_rig() as rig:
         rig.logs.source.set_group("other", {ORIGIN: 100})
@@ -80,7 +80,7 @@ async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: s
         (rig.logs.source if side == "source" else rig.logs.target).refuse_group("secret")
         with pytest.raises(TwinlogError, match="secret") as refused:
             await run(rig.served.failover)
-        assert refused.value.reason == reason
+        assert refused.value.reason == "MOVE_BLOCKED"
         assert await offset_of(rig.logs.target, "other", COPY) is None
         await run(rig.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
         assert await offset_of(rig.logs.target, "other", COPY) is not None

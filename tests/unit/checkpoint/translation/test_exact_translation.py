@@ -13,6 +13,7 @@ from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
 from unit.checkpoint.checkpoint_rig import one_turn
+from unit.checkpoint.dead_leader import kill_leader
 from unit.checkpoint.exact_questions import (
     GOOD,
     check_all,
@@ -379,6 +380,20 @@ async def test_a_floor_past_the_end_of_the_copy_is_no_answer() -> None:
         found = (await translate(exact, [end]))[end]
         if found.downstream_offset is not None:
             logs.check(end, found.downstream_offset, exact=found.verdict in GOOD)
+
+
+async def test_a_floor_past_the_end_of_the_copy_is_not_final_while_the_source_cannot_be_read() -> None:
+    """Its log may have the place."""
+    logs = MirroredLogs(seed=9)
+    logs.produce(500)
+    logs.copy()
+    end = logs.visible_source()[-1].offset
+    logs.lose_tail(0.5)
+    kill_leader(logs.source, ORIGIN)
+    found = await translate(translator(logs), [0, end])
+    assert found[end].verdict is Verdict.SOURCE_UNREADABLE
+    assert "has no leader" in found[end].message
+    assert found[0].verdict is Verdict.FLOOR
 
 
 async def test_records_gone_from_the_target_go_on_at_its_first() -> None:

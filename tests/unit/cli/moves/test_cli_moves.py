@@ -82,6 +82,13 @@ def held(plan: pb2.MovePlan) -> None:
     )
 
 
+def unread(plan: pb2.MovePlan) -> None:
+    """With --accept-loss nothing blocks the others."""
+    row = partition("g2", pb2.MOVE_ACTION_SKIP_NO_OFFSET)
+    row.verdict, row.message = pb2.VERDICT_TARGET_UNREADABLE, "broker 2 cannot be reached"
+    plan.partitions.append(row)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -93,6 +100,10 @@ def held(plan: pb2.MovePlan) -> None:
         (gone, "GO"),
         (busy, "WAIT: 1 of 2 groups has members on A: stop its consumers, or it is not moved"),
         (there, "WAIT: 1 of 2 groups has members on B: stop its consumers, or it is not moved"),
+        (
+            unread,
+            "NO-GO: 1 group has offsets that cannot be read now, and stay: g2: broker 2 cannot be reached",
+        ),
     ],
 )
 def test_a_plan_begins_and_ends_with_its_verdict(
@@ -372,3 +383,29 @@ def test_the_status_names_the_command_that_helps(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "no move of A->B is recorded\n"
     document = status_as_json(pb2.GetMoveResponse(run=run, last=last))
     assert (document["run"]["running"], document["last"]["fenced_topics"]) == (True, ["orders"])
+
+
+@pytest.mark.parametrize(
+    ("steps", "changed_nothing"),
+    [
+        ([], True),
+        ([("CHECK", pb2.STEP_STATE_STARTED), ("CHECK", pb2.STEP_STATE_PROGRESS)], True),
+        ([("CHECK", pb2.STEP_STATE_STARTED), ("CHECK", pb2.STEP_STATE_DONE)], False),
+        ([("CHECK", pb2.STEP_STATE_DONE), ("FENCE", pb2.STEP_STATE_DONE)], False),
+    ],
+)
+def test_the_status_of_a_refused_run_says_that_it_changed_nothing(
+    steps: list[tuple[str, "pb2.StepState.ValueType"]],
+    changed_nothing: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = pb2.MoveRun(
+        kind=pb2.MOVE_KIND_FAILOVER,
+        reason="MOVE_BLOCKED",
+        message="broker 2 of B does not answer",
+        steps=[pb2.MoveStep(name=name, state=state) for name, state in steps],
+    )
+    print_status(FLOW, pb2.GetMoveResponse(run=run))
+    told = "broker 2 of B does not answer (MOVE_BLOCKED)"
+    told += "; it changed nothing\n" if changed_nothing else "\n"
+    assert told in capsys.readouterr().out

@@ -102,16 +102,20 @@ def test_what_was_acknowledged_or_never_compared_is_not_told_as_if_nothing_were_
 
 def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
     def verdict(about: str, reason: str, *flows: str) -> Verdict:
-        return Verdict(issues=[Issue(level=Level.BAD, about=about, reason=reason, message="so", flows=flows)])
+        return Verdict(issues=[Issue(level=Level.BAD, about=about, reason=reason, message=told, flows=flows)])
+
+    told = "broker 2 of B does not answer; the others do: start broker 2 at b:9092"
 
     drained = Drain(state="DRAINED")
     assert overall(readiness(ready_flow(), verdict("B->A", "FAULTED"), drained)) == GO
     assert overall(readiness(ready_flow(), verdict("C", "TIMEOUT", "A->C"), drained)) == GO
     away = readiness(ready_flow(), verdict("B", "TIMEOUT", "A->B"), drained)
     assert [(check.verdict, check.message) for check in away[:2]] == [
-        (NO_GO, "B: so"),
-        (WAIT, "it waits for B"),
+        (NO_GO, told),
+        (WAIT, "it waits: broker 2 of B does not answer"),
     ]
+    # What a blocker of the plan tells with its remedy is no second NO-GO.
+    assert overall(readiness(ready_flow(), verdict("B", "BROKER_SILENT", "A->B"), drained, [told])) == WAIT
 
 
 def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose() -> None:

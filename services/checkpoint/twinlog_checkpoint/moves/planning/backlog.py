@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
+from twinlog.kafka.errors import NO_LEADER
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.directory import CopyIdentity
 from twinlog_checkpoint.moves.ends import written_ends
@@ -27,6 +28,10 @@ LOGS_AT_ONCE = 16
 _LEFT_RULES = "no flow copies it any more: the rules have changed, or its topic is gone; run it again"
 _LOST_TAIL = "has lost records that were copied: `twinlog positions set` copies them again"
 _WITH_ECHOES = "records that came from there count, too"
+_FOR_BROKERS = frozenset(
+    {NO_LEADER.name, "COORDINATOR_UNAVAILABLE", "NOT_ENOUGH_REPLICAS", "HIGH_WATERMARK_BEHIND"}
+)
+"""Reasons of a copy that waits for brokers."""
 _LOST = "the logs do not show how far the copy has come"
 
 
@@ -44,6 +49,7 @@ class _Place:
     position: int | None
     """The position that the source service reports. It may belong to an earlier topic of this name."""
     cause: str
+    waits_for_broker: bool
     held_by: str = ""
     """The open transaction that keeps records before `stop` from being read."""
 
@@ -54,6 +60,8 @@ class BacklogMeter:
 
     route: Route
     copy_states: CopyStates
+    brokers_away: bool = False
+    """Some brokers of one of the clusters do not answer."""
     look_bytes: int = LOOK_BYTES
     _copied: dict[TopicPartition, int] = field(default_factory=dict)
     """For each partition, the offset up to which it is known to be copied."""
@@ -101,7 +109,11 @@ class BacklogMeter:
         for partition, bounds in here.items():
             if isinstance(bounds, KafkaError):
                 found[partition] = TopicBacklog(
-                    partition=partition, end_offset=None, records_not_copied=None, message=str(bounds)
+                    partition=partition,
+                    end_offset=None,
+                    records_not_copied=None,
+                    message=str(bounds),
+                    waits_for_broker=bounds.retriable,
                 )
         found |= _known_losses(written, here, stops, report, "" if away is None else str(away.flow))
         written = [entry for entry in written if entry.here not in found]
@@ -161,16 +173,25 @@ class BacklogMeter:
             position = None if state is None else state.position
             is_lost = entry.there in lost
             cause = f"{entry.there} {_LOST_TAIL}" if is_lost else report.cause(entry.here)
-            if position is not None and (is_lost or not bounds.start <= position <= bounds.end):
+            if position is not None and (is_lost or position > bounds.end):
+                position = None
+            copied_to = _copied_to(entry, bounds, copy, position)
+            if copied_to is not None and copied_to < bounds.start:
+                gone = f"no longer has the offsets from {copied_to} to {bounds.start}, which were not copied"
+                cause = f"RETENTION: {self.route.from_alias} {gone}; {cause}"
+                copied_to = bounds.start
+            if position is not None and position < bounds.start:
                 position = None
             yield _Place(
                 entry=entry,
                 here=bounds,
                 there=copy,
                 stop=stop if isinstance(stop, int) else bounds.end,
-                copied_to=_copied_to(entry, bounds, copy, position),
+                copied_to=copied_to,
                 position=position,
                 cause=f"{cause}; {_WITH_ECHOES}" if entry.is_both_ways else cause,
+                waits_for_broker=(isinstance(copy, KafkaError) and copy.retriable)
+                or (self.brokers_away and state is not None and state.reason in _FOR_BROKERS),
             )
 
     def _by_offsets(self, place: _Place) -> TopicBacklog | None:
@@ -235,7 +256,7 @@ class BacklogMeter:
         )
         last = await Aligner(here=side, there=other, pairs=pairs).copied_end()
         if last is not None:
-            return max(last.upstream + 1, place.copied_to or 0)
+            return max(last.upstream + 1, place.copied_to or 0, place.here.start)
         if place.copied_to is not None:
             return place.copied_to
         # The copy lost the records to compare with. The records from the source service's position on are
@@ -307,4 +328,5 @@ def _told(
         message=message,
         counting=counting,
         at_most=missing if at_most is None else at_most,
+        waits_for_broker=place.waits_for_broker,
     )

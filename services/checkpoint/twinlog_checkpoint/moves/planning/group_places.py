@@ -10,12 +10,12 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.ports import CommittedOffset, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, went_on
-from twinlog_checkpoint.groups.directory import group_states, readable_offsets
+from twinlog_checkpoint.groups.directory import FoundGroups, group_states
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES
 from twinlog_checkpoint.moves.planning.decision import CopyStates, GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
-from twinlog_checkpoint.moves.routes.route import Route
+from twinlog_checkpoint.moves.routes.route import KnownPlace, Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import bounds_or_errors, log_bounds
@@ -62,12 +62,32 @@ class _Unread:
     ranges: Sequence[ForeignRange] = ()
 
 
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """The offsets of the groups that a move is about."""
+
+    wanted: list[_Wanted]
+    unread: Mapping[str, KafkaError] = field(default_factory=dict)
+    """Groups whose offsets nobody tells now: `wanted` has where they stood last."""
+    only_here: Sequence[str] = ()
+    unknown: Sequence[str] = ()
+    unlisted: Sequence[KafkaError] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
     partitions: Sequence[MovePartition]
     """Sorted by group and partition."""
     foreign: Sequence[ForeignRange]
     """What other producers wrote into copies on the cluster that the groups leave."""
+    only_here: Sequence[str] = ()
+    """Groups that stay, because the other cluster never had them."""
+    unknown: Sequence[str] = ()
+    """Requested groups that the cluster does not have."""
+    silent: Mapping[str, KafkaError] = field(default_factory=dict)
+    """Groups whose offsets nobody tells or ever told, with the cause."""
+    unlisted: Sequence[KafkaError] = ()
+    """Why there may be more groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +110,22 @@ class GroupPlaces:
         """Return every (group, partition) with the decision about it. Raises KafkaError."""
         if from_reachable:
             await self.route.refresh()
-        wanted = await self._wanted(options, moves) if from_reachable else await self._known(options)
-        done_with = frozenset(
-            without
-        )  # A set, because `without` is a list and there are far more offsets than groups.
-        wanted = [entry for entry in wanted if entry.group not in done_with]
+        asked = await self._wanted(options, moves) if from_reachable else await self._known(options)
+        # A set, because `without` is a list and there are far more offsets than groups.
+        done_with = frozenset(without)
+        wanted = [entry for entry in asked.wanted if entry.group not in done_with]
         groups = {entry.group for entry in wanted}
-        before = await group_states(self.route.from_cluster, groups) if from_reachable else {}
+        silent = {
+            group: error
+            for group, error in asked.unread.items()
+            if group not in groups and group not in done_with
+        }
+        # No coordinator that is away is waited for again.
+        before: dict[str, str | KafkaError] = {**asked.unread}
+        if from_reachable:
+            before |= await group_states(self.route.from_cluster, groups - asked.unread.keys())
         there = await group_states(self.route.to_cluster, groups)
         states_before, states_there = _answered(before), _answered(there)
-        # No coordinator that is away is waited for again.
         present = await self.route.to_cluster.group_offsets(states_there) if states_there else {}
         unknown = _unknown(before, self.route.here) | _unknown({**there, **present}, self.route.there)
         logs = await bounds_or_errors(
@@ -152,7 +178,14 @@ class GroupPlaces:
             )
             async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
         ]
-        return Placed(partitions=partitions, foreign=unread.ranges)
+        return Placed(
+            partitions=partitions,
+            foreign=unread.ranges,
+            only_here=asked.only_here,
+            unknown=asked.unknown,
+            silent=silent,
+            unlisted=asked.unlisted,
+        )
 
     def _as_known(
         self,
@@ -275,17 +308,15 @@ class GroupPlaces:
         answers = await self.route.ways.translate(set(unknown.values())) if unknown else {}
         return before | {place: answers[position].downstream_offset for place, position in unknown.items()}
 
-    async def only_here(self, options: MoveOptions, moves: Moves) -> Collection[str]:
-        """Return the groups that a run with these options leaves where they are, because the other cluster
-        never had them. Raises KafkaError."""
-        return () if options.groups else await self.route.only_here(await self.route.groups(moves), moves)
-
-    async def _wanted(self, options: MoveOptions, moves: Moves) -> list[_Wanted]:
-        """Return the groups' offsets as the cluster that they leave has them."""
-        listed = await self.route.groups(moves)
-        asked = set(options.groups) or set(listed) - set(await self.route.only_here(listed, moves))
-        groups = [group for group in listed if group in asked]
-        committed = await self._committed(groups)
+    async def _wanted(self, options: MoveOptions, moves: Moves) -> _Asked:
+        """Return the groups' offsets as the cluster that they leave has them. Raises KafkaError."""
+        found = await self.route.groups(moves)
+        stay = FoundGroups(groups=())
+        if not options.groups:
+            stay = await self.route.only_here(found.groups, moves)
+        wanted = set(options.groups) or set(found.groups) - set(stay.groups)
+        committed, unread = await self._committed(wanted.intersection(found.groups))
+        known = await self.route.last_places(moves) if unread else ()
         # Groups share partitions, so ask the rules once for each partition.
         held = {partition for _, partition in committed}
         destinations = {
@@ -297,7 +328,7 @@ class GroupPlaces:
             if destinations[partition] is not None
         }
         answers = await self.route.ways.translate(set(positions.values()))
-        return [
+        places = [
             _Wanted(
                 group=group,
                 from_partition=partition,
@@ -310,24 +341,34 @@ class GroupPlaces:
             )
             async for (group, partition), offset in in_turns(committed.items())
         ]
+        return _Asked(
+            wanted=[*places, *(_known_last(place) for place in known if place.group in unread)],
+            unread=unread,
+            only_here=sorted(stay.groups),
+            unknown=sorted(set(options.groups) - set(found.groups)),
+            unlisted=[each for each in (found.problem, stay.problem) if each is not None],
+        )
 
-    async def _committed(self, groups: Collection[str]) -> dict[tuple[str, TopicPartition], CommittedOffset]:
-        """Return the committed offsets of these groups on the cluster that they leave. Raises KafkaError also
-        if only one group cannot be read: no group may be left behind unnoticed."""
-        held = await readable_offsets(self.route.from_cluster, groups)
-        return {
+    async def _committed(
+        self, groups: Collection[str]
+    ) -> tuple[dict[tuple[str, TopicPartition], CommittedOffset], dict[str, KafkaError]]:
+        """Return the committed offsets of these groups on the cluster that they leave, and why those of other
+        groups cannot be read. Raises KafkaError."""
+        told = await self.route.from_cluster.group_offsets(groups) if groups else {}
+        held = {
             (group, partition): offset
-            async for group, offsets in in_turns(held.items(), most=TURN_GROUPS)
+            async for group, offsets in in_turns(_answered(told).items(), most=TURN_GROUPS)
             for partition, offset in self.route.with_routes(offsets).items()
             if self.route.is_own(group, partition, offset.next_offset)
         }
+        return held, {group: each for group, each in told.items() if isinstance(each, KafkaError)}
 
     async def finished_with(self, moves: Moves, options: MoveOptions) -> set[str]:
         """Return the groups that earlier runs have moved in this direction and none has moved back, without
-        those that have members on the old cluster, or may have some, have made progress there since, were put
-        back there, or have lost their offsets on the other one, as far as that one tells. Progress is read
-        from their offsets on the old one, or from their checkpoints while that cluster does not answer.
-        Raises KafkaError."""
+        those that have members on the old cluster, have made progress there since, were put back there, or
+        have lost their offsets on the other one, and those of which one of the clusters does not tell that.
+        Progress is read from their offsets on the old one, or from their checkpoints while that cluster does
+        not answer. Raises KafkaError."""
         homes = moves.finished(self.route.kind)
         stood = {group: home.stood_at for group, home in homes.items()}
         asked = stood.keys() & set(options.groups or stood)
@@ -335,55 +376,57 @@ class GroupPlaces:
         live = bool(asked) and await self.from_answers()
         if live and await self.to_answers():
             await self.route.refresh()
-        for group, partition, offset in await self._standing(asked, live=live):
+        standing, unread = await self._standing(asked, live=live)
+        for group, partition, offset in standing:
             if not self.route.may_be_synced(group, partition, offset):
                 now[group][partition] = offset
         done_with = {group for group, at in stood.items() if not went_on(at, now.get(group, {}), live=live)}
+        done_with -= unread.keys()
         states = await group_states(self.route.from_cluster, done_with & asked) if live else {}
         done_with -= {group for group, state in states.items() if state not in WRITABLE_STATES}
         if not done_with or not await self.to_answers():
             return done_with  # Such a move is blocked.
-        held = _answered(await self.route.to_cluster.group_offsets(done_with))
+        told = await self.route.to_cluster.group_offsets(done_with)
         # One whose loss was accepted has none there; once it is named, it may have a place.
         return {
             group
-            for group in done_with
-            if held.get(group, True) or not (homes[group].left_at or group in options.groups)
+            for group, held in _answered(told).items()
+            if held or not (homes[group].left_at or group in options.groups)
         }
 
     async def _standing(
         self, groups: Collection[str], *, live: bool
-    ) -> list[tuple[str, TopicPartition, int]]:
-        """Return the offsets of each group's partitions that can move. Raises KafkaError."""
-        if not groups:
-            return []
+    ) -> tuple[list[tuple[str, TopicPartition, int]], dict[str, KafkaError]]:
+        """Return the offsets of each group's partitions that can move, and why others cannot be read. Raises
+        KafkaError."""
         if not live:
-            return [
-                (place.group, place.from_partition, place.from_offset)
-                for place in await self.route.known_places()
-                if place.group in groups
-            ]
-        committed = await self._committed(groups)
-        return [
+            known = await self.route.known_places() if groups else ()
+            places = [each for each in known if each.group in groups]
+            return [(each.group, each.from_partition, each.from_offset) for each in places], {}
+        committed, unread = await self._committed(groups)
+        standing = [
             (group, partition, offset.next_offset)
             for (group, partition), offset in committed.items()
             if self.route.ways.destination(partition) is not None
         ]
+        return standing, unread
 
-    async def _known(self, options: MoveOptions) -> list[_Wanted]:
+    async def _known(self, options: MoveOptions) -> _Asked:
         """Return the groups' offsets from their checkpoints. Raises KafkaError."""
-        return [
-            _Wanted(
-                group=place.group,
-                from_partition=place.from_partition,
-                to_partition=place.to_partition,
-                from_offset=place.from_offset,
-                translation=place.translation,
-                metadata=place.metadata,
-            )
-            for place in await self.route.known_places()
-            if place.group in (options.groups or (place.group,))
-        ]
+        known = await self.route.known_places()
+        wanted = [_known_last(each) for each in known if each.group in (options.groups or (each.group,))]
+        return _Asked(wanted=wanted)
+
+
+def _known_last(place: KnownPlace) -> _Wanted:
+    return _Wanted(
+        group=place.group,
+        from_partition=place.from_partition,
+        to_partition=place.to_partition,
+        from_offset=place.from_offset,
+        translation=place.translation,
+        metadata=place.metadata,
+    )
 
 
 def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogBounds]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import TIMEOUT
-from twinlog.kafka.ports import AclBinding, KafkaCluster
+from twinlog.kafka.ports import AclBinding, KafkaCluster, Outage
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
@@ -17,8 +17,14 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.write_blocks import held_fences, is_holder
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.decision import CopyStates, shown_move
-from twinlog_checkpoint.moves.planning.group_places import GroupPlaces
-from twinlog_checkpoint.moves.planning.outcome import not_now, place_blockers
+from twinlog_checkpoint.moves.planning.group_places import GroupPlaces, Placed
+from twinlog_checkpoint.moves.planning.outcome import (
+    not_now,
+    place_blockers,
+    silent_blockers,
+    unlisted_told,
+    waits_for_broker,
+)
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import ahead_told, foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
@@ -39,7 +45,6 @@ async def blockers_of(
     route: Route,
     options: MoveOptions,
     scope: WriteBlockScope,
-    moves: Moves,
     *,
     no_answer: Callable[[ClusterAlias], str],
     from_reachable: bool,
@@ -55,12 +60,6 @@ async def blockers_of(
     blocker = route.blocker(from_reachable=True)
     if blocker is not None:
         blockers.append(blocker)
-    unknown = sorted(set(options.groups) - set(await route.groups(moves)))
-    if unknown:
-        blockers.append(
-            f"groups that do not exist on {route.from_alias}, or that the filter excludes:"
-            f" {', '.join(unknown)} (`twinlog explain group {shlex.quote(unknown[0])}`)"
-        )
     if options.grant_write:
         blockers += await _against_granting(route, to_reachable=to_reachable)
     if not options.fence:
@@ -73,6 +72,18 @@ async def blockers_of(
             " under the same names, so a fence would deny its writes as well: fence by hand"
         )
     return blockers
+
+
+def groups_told(placed: Placed, route: Route, *, accepted: bool) -> tuple[list[str], list[str]]:
+    """Return what the groups have against the move, and what only needs to be known: a run moves the others
+    where that is accepted."""
+    blockers, notes = silent_blockers(placed.silent), unlisted_told(placed.unlisted, route.from_alias)
+    if placed.unknown:
+        blockers.append(
+            f"groups that do not exist on {route.from_alias}, or that the filter excludes:"
+            f" {', '.join(placed.unknown)} (`twinlog explain group {shlex.quote(placed.unknown[0])}`)"
+        )
+    return (blockers, notes) if accepted else (blockers + notes, [])
 
 
 async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
@@ -139,6 +150,8 @@ class MovePlanner:
     clock: Clock
     away: Callable[[ClusterAlias], str]
     """Why the last probe, which may be some seconds old, did not reach the cluster; empty if it did."""
+    outage: Callable[[ClusterAlias], Outage]
+    """The brokers of the cluster that did not answer the last probe while others did."""
     others: Collection[ClusterAlias]
     """All configured clusters."""
     stop: asyncio.Event
@@ -182,7 +195,6 @@ class MovePlanner:
             self.route,
             options,
             scope,
-            moves,
             no_answer=self._no_answer,
             from_reachable=from_reachable,
             to_reachable=to_reachable,
@@ -199,12 +211,15 @@ class MovePlanner:
         if granting and from_reachable and to_reachable:
             yield "comparing rights to write"
             grants = await self.write_grants(fences)
+        of_groups: Sequence[str] = ()
+        notes: Sequence[str] = ()
         looked = to_reachable and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
             yield "reading and translating the groups' offsets"
             placed = await self.places.partitions(
                 options, from_reachable=from_reachable, moves=moves, without=without
             )
+            of_groups, notes = groups_told(placed, self.route, accepted=options.accept_loss)
             copying = self.route.home_flow
             foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
             partitions = [
@@ -220,9 +235,11 @@ class MovePlanner:
                 from_alias=self.route.from_alias,
                 to_alias=self.route.to_alias,
             )
-            only_here = sorted(await self.places.only_here(options, moves)) if from_reachable else ()
+            only_here = placed.only_here
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
+        of_places = place_blockers(moving, backlog, accepted=options.accept_loss)
+        away = self._brokers_away() if waits_for_broker(moving, backlog) else []
         yield self._with_warnings(
             MovePlan(
                 kind=self.route.kind,
@@ -238,7 +255,9 @@ class MovePlanner:
                 blockers=[
                     *blockers,
                     *due.blockers,
-                    *place_blockers(moving, backlog, accepted=options.accept_loss),
+                    *([] if options.accept_loss else away),
+                    *of_groups,
+                    *of_places,
                 ],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
@@ -248,7 +267,7 @@ class MovePlanner:
                 last=shown_move(moves),
             ),
             # Accepted losses do not block: a run moves the other offsets.
-            [*ahead, *(not_now(moving) if options.accept_loss else ()), *due.notes],
+            [*ahead, *notes, *((*away, *not_now(moving)) if options.accept_loss else ()), *due.notes],
         )
 
     async def done(
@@ -266,7 +285,14 @@ class MovePlanner:
 
     def meter(self) -> BacklogMeter:
         """A new meter, for one run or one plan."""
-        return BacklogMeter(route=self.route, copy_states=self.copy_states)
+        return BacklogMeter(
+            route=self.route, copy_states=self.copy_states, brokers_away=bool(self._brokers_away())
+        )
+
+    def _brokers_away(self) -> list[str]:
+        """The brokers that do not answer, with the remedy."""
+        found = {alias: self.outage(alias) for alias in (self.route.from_alias, self.route.to_alias)}
+        return [f"{each.told(alias)}: {each.remedy}" for alias, each in found.items() if each.brokers]
 
     async def fence_scope(self) -> WriteBlockScope:
         """The topics that a fence would cover. Raises KafkaError."""

@@ -11,7 +11,13 @@ from twinlog.policy import ReplicationPolicy
 from twinlog.wire import Checkpoint
 from twinlog.write_blocks import holder_name
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES, CopyIdentity, placed
+from twinlog_checkpoint.groups.directory import (
+    TRANSLATABLE_TYPES,
+    CopyIdentity,
+    FoundGroups,
+    found_groups,
+    placed,
+)
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
@@ -163,28 +169,35 @@ class Route:
         topics are Twinlog's."""
         return self.parts.has_had_copy(topic)
 
-    async def groups(self, moves: Moves) -> Collection[str]:
+    async def groups(self, moves: Moves) -> FoundGroups:
         """The groups that can move now: for a failover those of the source; for a failback those of the
-        rules, and those that a failover moved before they left the rules. Raises KafkaError."""
+        rules, and those that a failover moved before they left the rules."""
+        checkpointer = self.parts.checkpointer
         if self._is_failover:
-            return await self.parts.checkpointer.groups.present()
+            return await checkpointer.groups.present(checkpointer.history.groups())
         there = moves.groups_on_target
         moved = moves.homes.keys() if there is None else there
-        rules = self.parts.entry.groups
-        return [
-            group
-            for group, kind in (await self.parts.target.list_groups()).items()
-            if kind in TRANSLATABLE_TYPES and (group in moved or rules.takes(group))
-        ]
+        rules, target = self.parts.entry.groups, self.parts.target
 
-    async def only_here(self, groups: Collection[str], moves: Moves) -> Collection[str]:
+        async def listed() -> Collection[str]:
+            return [
+                group
+                for group, kind in (await target.list_groups()).items()
+                if kind in TRANSLATABLE_TYPES and (group in moved or rules.takes(group))
+            ]
+
+        synced = filter(rules.takes, checkpointer.history.groups())
+        return await found_groups(target, listed, {*moved, *synced})
+
+    async def only_here(self, groups: Collection[str], moves: Moves) -> FoundGroups:
         """Those of `groups` that the other cluster never had: no move brought them here. A failback moves
-        them only if they are named. Raises KafkaError."""
+        them only if they are named."""
         if self._is_failover:
-            return ()
+            return FoundGroups(groups=())
         checkpointer = self.parts.checkpointer
-        came = checkpointer.history.groups() | await checkpointer.groups.present()
-        return set(groups) - came - moves.homes.keys()
+        found = await checkpointer.groups.present(())
+        came = checkpointer.history.groups() | set(found.groups)
+        return FoundGroups(groups=set(groups) - came - moves.homes.keys(), problem=found.problem)
 
     @property
     def unsupported(self) -> Mapping[str, str]:
@@ -237,11 +250,11 @@ class Route:
         none. While a cluster is away a new owner has no checkpoints yet."""
         if self.away is None or to_partition is None:
             return None
-        known = self.away.checkpointer.table.last_translation(group, to_partition)
-        if known is not None:
-            return known.downstream_offset
         checkpoint = self.away.history.latest(group).get(to_partition)
-        return None if checkpoint is None or self.away.is_void(checkpoint) else checkpoint.downstream_offset
+        if checkpoint is not None and self.away.is_void(checkpoint):
+            return None
+        known = self.away.checkpointer.table.last_translation(group, to_partition) or checkpoint
+        return None if known is None else known.downstream_offset
 
     async def written(self) -> Collection[CopiedPartition]:
         """The partitions that are copied from the cluster that groups leave; the backlog is measured on
@@ -268,6 +281,35 @@ class Route:
             if self.parts.entry.groups.takes(group)
             for partition, checkpoint in sorted(checkpointer.history.latest(group).items())
             if not self.parts.is_void(checkpoint)
+        ]
+
+    async def last_places(self, moves: Moves) -> Collection[KnownPlace]:
+        """Where the groups stood last on the cluster that they leave: for a failback where failovers left
+        them, or else where their checkpoints are. Raises KafkaError."""
+        if self._is_failover:
+            return await self.known_places()
+        history = self.parts.checkpointer.history
+        left = {
+            (group, partition): checkpoint.downstream_offset
+            for group in history.groups()
+            for partition, checkpoint in history.latest(group).items()
+        } | {
+            (group, partition): offset
+            for group, home in moves.homes.items()
+            for partition, offset in home.left_at.items()
+            if home.where == self.from_alias
+        }
+        return [
+            KnownPlace(
+                group=group,
+                from_partition=partition,
+                to_partition=to_partition,
+                from_offset=offset,
+                translation=Translation(verdict=Verdict.NOT_READY, downstream_offset=None),
+                metadata="",
+            )
+            for (group, partition), offset in sorted(left.items())
+            if (to_partition := self.ways.destination(partition)) is not None
         ]
 
     def _known_translation(self, checkpoint: Checkpoint) -> Translation:

@@ -24,12 +24,9 @@ from twinlog.telemetry.tracing import detached_span
 from twinlog.write_blocks import fence_of, holder_of
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal import MoveJournal
-from twinlog_checkpoint.moves.planning.outcome import (
-    finished_with,
-    left_behind,
-)
+from twinlog_checkpoint.moves.planning.outcome import finished_with, left_behind, not_now
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner, at_last
+from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner, at_last, groups_told
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.running.arrival import Arrival, Arrived
 from twinlog_checkpoint.moves.running.departure import Departed, Departure
@@ -207,9 +204,14 @@ class MoveRunner:
     async def look(self, options: MoveOptions) -> AsyncGenerator[str | MovePlan, None]:
         """As `plan`, but first yield messages about the progress, then the plan."""
         home = self.journal.flow.target
-        last = Moves(flow=self.journal.flow) if self.planner.away(home) else await self.recorded()
+        unread: tuple[str, ...] = ()
+        try:
+            last = Moves(flow=self.journal.flow) if self.planner.away(home) else await self.recorded()
+        except KafkaError as error:
+            last, unread = self.journal.known, (f"the record of moves cannot be read: {error}",)
         done_with = await self.planner.places.finished_with(last, options)
         due = await failback_due(self.reverse_journal, self.planner)
+        due = replace(due, blockers=[*unread, *due.blockers])
         async with aclosing(self.planner.look(options, last, unchanged=done_with, due=due)) as told:
             async for each in told:
                 if isinstance(each, MovePlan) and self.lock.locked():
@@ -304,6 +306,10 @@ class MoveRunner:
             options, from_reachable=plan.from_reachable, without=done_with, moves=last
         )
         partitions = placed.partitions
+        # Brokers may have been lost since the plan: nothing is committed yet.
+        lost, _ = groups_told(placed, self.planner.route, accepted=options.accept_loss)
+        if lost or (not options.accept_loss and (lost := not_now(partitions))):
+            raise _blocked(replace(plan, blockers=lost))
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         newly = finished_with(partitions, accepted=options.accept_loss)
         over = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
