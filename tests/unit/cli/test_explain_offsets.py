@@ -1,9 +1,11 @@
-"""What `twinlog explain topic` says of the offsets of a copy."""
+"""What `twinlog explain topic` says of a copy: its offsets, and what is wrong with it."""
+
+import contextvars
 
 from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, TopicPartition
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
-from twinlog.api.source.v1.source_service_pb2 import PartitionStatus
+from twinlog.api.source.v1.source_service_pb2 import FlowStatus, PartitionStatus, Pause, Scope
 from twinlog.cli.configsync.explain import (
     _how_to_include,
     changed_words,
@@ -12,7 +14,9 @@ from twinlog.cli.configsync.explain import (
     standing_words,
     trouble_lines,
 )
+from unit.cli.snapshots.recorded import Recorded, run
 
+FLOW = FlowStatus()
 KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
 OWN = PartitionStatus(
     source=TopicPartition(topic="t"), offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0
@@ -64,12 +68,14 @@ def test_what_is_wrong_with_a_copied_topic_is_said() -> None:
         reason="OPEN_TRANSACTION",
         message="producer id 7 has a transaction open",
     )
-    assert trouble_lines(None) == trouble_lines([runs]) == []
-    said, remedy = trouble_lines([runs, stuck])
+    assert trouble_lines(None, FLOW) == trouble_lines([runs], FLOW) == []
+    said, remedy = trouble_lines([runs, stuck], FLOW)
     assert said == "t-1: RUNNING OPEN_TRANSACTION: producer id 7 has a transaction open"
     assert remedy.startswith("  do: ")
     name, _, words = said.partition(":")
-    assert trouble_lines([stuck] * 5) == [f"{name} and 4 more partitions:{words}", remedy], "each thing once"
+    assert trouble_lines([stuck] * 5, FLOW) == [f"{name} and 4 more partitions:{words}", remedy], (
+        "each thing once"
+    )
 
 
 def test_the_state_and_what_is_left_come_first() -> None:
@@ -92,7 +98,7 @@ def test_what_to_do_is_said_once_for_partitions_with_one_reason() -> None:
         )
         for index in range(3)
     ]
-    lines = trouble_lines(denied)
+    lines = trouble_lines(denied, FLOW)
     assert [line for line in lines if line.startswith("  do: ")] == lines[-1:]
     assert "DENY" in lines[-1]
 
@@ -158,13 +164,15 @@ def test_what_follows_from_brokers_that_do_not_answer_is_one_cause_with_its_reme
         )
         for number, reason in enumerate(reasons)
     ]
-    cause, remedy, other, of_other = trouble_lines(stand, [ClusterStatus(alias="A", reachable=True), cluster])
+    cause, remedy, other, of_other = trouble_lines(
+        stand, FlowStatus(clusters=[ClusterStatus(alias="A", reachable=True), cluster])
+    )
     assert cause.startswith(f"orders-0 and 3 more partitions: {', '.join(reasons[:4])}: brokers 2, 3 of B do")
     assert remedy == "  do: start broker 2 at kafka-2:9092, and broker 3 at kafka-3:9092"
     assert other == "orders-4: STALLED RECORD_INVALID: of 4"
     assert of_other.startswith("  do: ")
     away = ClusterStatus(alias="B", reason="KAFKA_TIMEOUT", message="no answer within 5 s")
-    cause, remedy, *_ = trouble_lines(stand[1:], [away])
+    cause, remedy, *_ = trouble_lines(stand[1:], FlowStatus(clusters=[away]))
     assert cause.endswith(": B does not answer: no answer within 5 s")
     assert "start them" in remedy
 
@@ -179,7 +187,7 @@ def test_reasons_are_counted_and_not_the_partitions_that_have_them() -> None:
         )
         for number in range(5)
     ]
-    said, remedy = trouble_lines(stand)
+    said, remedy = trouble_lines(stand, FLOW)
     assert said == "orders-0 and 4 more partitions: FAULTED RECORD_INVALID: offset 0 of orders-0"
     assert remedy.startswith("  do: ")
 
@@ -192,7 +200,7 @@ def test_what_others_wrote_and_what_differs_has_its_command() -> None:
         foreign_write=source_pb.ForeignWrite(from_offset=5, to_offset=7, producer_id=7),
         proof=source_pb.PartitionProof(verdict="DIFFERENT", differences={"MISSING": 2}),
     )
-    foreign, who, differs, verify = trouble_lines([written])
+    foreign, who, differs, verify = trouble_lines([written], FLOW)
     assert foreign == (
         "orders-0: FOREIGN_WRITE 9 of others' records in the copy, the last at 5 to 6 of producer id 7"
     )
@@ -200,3 +208,42 @@ def test_what_others_wrote_and_what_differs_has_its_command() -> None:
     assert "`twinlog foreign ack 'A->B'`" in who
     assert differs == "orders-0: DIFFERENT: 2 MISSING"
     assert "`twinlog verify`" in verify
+
+
+def test_a_pause_has_the_command_that_ends_it() -> None:
+    paused = PartitionStatus(
+        source=TopicPartition(topic="orders", partition=1),
+        state=source_pb.PARTITION_STATE_PAUSED,
+        reason="PAUSED_BY_OPERATOR",
+        message="by ann",
+    )
+    flow = Flow(source="A", target="B")
+    others = [Scope(flow=flow, source_topic="other"), Scope(flow=flow, source_topic="orders", partition=0)]
+    for scope, command in (
+        (Scope(flow=flow), "twinlog resume 'A->B'"),
+        (Scope(flow=flow, source_topic="orders"), "twinlog resume 'A->B' --topic orders"),
+    ):
+        told = FlowStatus(pauses=[Pause(scope=each) for each in (*others, scope)])
+        assert trouble_lines([paused], told)[1] == f"  do: `{command}`"
+    assert "`twinlog pause` lists the pauses" in trouble_lines([paused], FLOW)[1]
+
+
+def test_a_topic_that_is_named_as_its_copy_is_told_of_as_well_and_once() -> None:
+    replicated, counterpart = configsync.TOPIC_VERDICT_REPLICATED, configsync.TOPIC_VERDICT_COUNTERPART
+    flow = Flow(source="A", target="B")
+    for verdicts in ((counterpart,), (replicated, counterpart)):
+        found = [
+            configsync.TopicExplanation(flow=flow, source_topic="orders", verdict=verdict)
+            for verdict in verdicts
+        ]
+        recorded = Recorded(
+            answers={
+                "ExplainTopic": [configsync.ExplainTopicResponse(explanations=found)],
+                "ListFlows": [source_pb.ListFlowsResponse(flows=[FlowStatus(flow=flow)])],
+                "ListPartitions": [source_pb.ListPartitionsResponse(partitions=[OWN])],
+                "ListGaps": [source_pb.ListGapsResponse()],
+            }
+        )
+        text = contextvars.copy_context().run(run, ["explain", "topic", "A.orders"], recorded)
+        assert text.count("translated: FILL_TOO_LARGE") == 1
+        assert text.count("t-0: UNSPECIFIED") == 1

@@ -1,4 +1,4 @@
-"""`twinlog foreign`: what others wrote, what somebody acknowledged of it, who, and when."""
+"""`twinlog foreign` and `gaps`: what is acknowledged, by whom, when, and the command for what is not."""
 
 import contextvars
 
@@ -29,14 +29,20 @@ def copy(number: int, *, left: int, by: str = "", at: int = 0) -> source.Partiti
     return told
 
 
-def told(*words: str, rows: list[source.PartitionStatus]) -> list[str]:
+def told(
+    *words: str,
+    rows: list[source.PartitionStatus],
+    gaps: tuple[source.LedgerGap, ...] = (),
+    command: str = "foreign",
+) -> list[str]:
     recorded = Recorded(
         answers={
             "ListFlows": [source.ListFlowsResponse(flows=[source.FlowStatus(flow=FLOW)])],
             "ListPartitions": [source.ListPartitionsResponse(partitions=rows)],
+            "ListGaps": [source.ListGapsResponse(gaps=gaps)],
         }
     )
-    text = contextvars.copy_context().run(run, ["foreign", *words], recorded)
+    text = contextvars.copy_context().run(run, [command, *words], recorded)
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
@@ -60,3 +66,21 @@ def test_who_acknowledged_what_an_earlier_release_did_not_record_is_not_known() 
     rows = [copy(0, left=0)]
     assert told(rows=rows) == ["exit 0", "no foreign records", "1 acknowledged: --all shows them"]
     assert told("--all", rows=rows)[2].endswith(" ?")
+
+
+def test_the_command_acknowledges_what_was_asked_for() -> None:
+    gap = source.LedgerGap(flow=FLOW, partition=TopicPartition(topic="orders"), to_offset=3)
+    for words, end in (((), " --all"), (("--topic", "A.orders"), " --topic A.orders")):
+        last = told(*words, rows=[], gaps=(gap,), command="gaps")[-1]
+        assert last == f"once dealt with: `twinlog gaps ack 'A->B'{end}`"
+        last = told(*words, rows=[copy(0, left=6)])[-1]
+        assert last == f"once dealt with: `twinlog foreign ack 'A->B'{end.removesuffix(' --all')}`"
+
+
+def test_a_topic_that_is_not_copied_is_said_and_no_comfort() -> None:
+    for command, nothing in (("gaps", "no gaps"), ("foreign", "no foreign records")):
+        (_, said) = told("--topic", "order", rows=[], command=command)
+        assert said == "no flow copies order: `twinlog explain topic order` says why"
+        clean = source.PartitionStatus(flow=FLOW, source=TopicPartition(topic="orders"))
+        for words, rows in ((("--topic", "orders"), [clean]), ((), [])):
+            assert told(*words, rows=rows, command=command) == ["exit 0", nothing]

@@ -24,6 +24,7 @@ from twinlog.cli.common.pasteable import say
 from twinlog.cli.status.rows import ClusterRow, Status
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons import no_answer
+from twinlog.reasons import known_reasons
 
 # How `twinlog groups` shows groups: rows, notes below them, and JSON.
 
@@ -359,3 +360,6 @@ def _print_explanation(explanation: pb2.GroupExplanation) -> None:
     print_rows(_FINDING, explanation.findings, title=title)
     if explanation.partitions:
         print_rows(_TRANSLATED_PARTITION, explanation.partitions)
+    for verdict in dict.fromkeys(value_of(row, "verdict") for row in explanation.partitions):
+        if verdict in _UNREADABLE:
+            say(f"{verdict}: {known_reasons()[verdict]['remedy']}")

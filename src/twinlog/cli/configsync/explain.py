@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import typer
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.cli.checkpoint.groups import group_command
@@ -23,7 +22,7 @@ from twinlog.cli.common.names import counted, flow_name, parse_flow, partition_n
 from twinlog.cli.common.options import argument, group, named_of_flow
 from twinlog.cli.configsync.plan import EXPECTED
 from twinlog.cli.configsync.plan import offsets_words as expected_words
-from twinlog.cli.source.client import every_partition, list_flows, scope_name
+from twinlog.cli.source.client import every_partition, list_flows, scope_name, scope_words
 from twinlog.cli.source.gaps import gaps_words
 from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, state_name, troubles_of, worst_first
 from twinlog.cli.status.rows import ClusterRow, Status
@@ -42,12 +41,13 @@ _KEPT_OUT = {
     pb2.TOPIC_VERDICT_TOPIC_UNAUTHORIZED: "TOPIC_UNAUTHORIZED",
 }
 """Verdicts whose rule does not say what would have the topic copied, with their reasons."""
+_COPIED = (pb2.TOPIC_VERDICT_REPLICATED, pb2.TOPIC_VERDICT_COUNTERPART)
 
 Partitions = Sequence[source_pb.PartitionStatus]
 
 
 async def _copies(explanation: pb2.TopicExplanation, at: Services) -> Partitions | None:
-    if explanation.verdict != pb2.TOPIC_VERDICT_REPLICATED:
+    if explanation.verdict not in _COPIED:
         return None
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -58,7 +58,7 @@ async def _copies(explanation: pb2.TopicExplanation, at: Services) -> Partitions
 
 async def _gaps(explanation: pb2.TopicExplanation, at: Services) -> Sequence[source_pb.LedgerGap]:
     """None while they are unknown: then `twinlog status` says so."""
-    if explanation.verdict != pb2.TOPIC_VERDICT_REPLICATED:
+    if explanation.verdict not in _COPIED:
         return ()
     try:
         async with asyncio.timeout(ASK_SECONDS):
@@ -130,13 +130,11 @@ class _Trouble(NamedTuple):
     words: str
 
 
-def trouble_lines(
-    partitions: Partitions | None, clusters: Iterable[types_pb2.ClusterStatus] = (), most: int = 3
-) -> list[str]:
+def trouble_lines(partitions: Partitions | None, flow: source_pb.FlowStatus, most: int = 3) -> list[str]:
     """What the source service says of partitions that are not copied as they should, and what to do, each
-    cause once; none where all are. `clusters`: as the service sees them."""
+    cause once; none where all are. `flow`: as far as it is known."""
     seen = Status(services=[])
-    seen.add_clusters("source", clusters)
+    seen.add_clusters("source", flow.clusters)
     rows = sorted(seen.clusters.values(), key=lambda row: not row.is_away)
     by_cause: dict[tuple[str, str], list[_Trouble]] = {}
     for each in worst_first(partitions or ()):
@@ -147,6 +145,8 @@ def trouble_lines(
     lines: list[str] = []
     for (alias, reason), found in islice(by_cause.items(), most):
         words, remedy = found[0].words, known_reasons().get(reason, {}).get("remedy", "")
+        if reason == "PAUSED_BY_OPERATOR":
+            remedy = _resume(flow.pauses, found) or remedy
         if alias:
             told, remedy = _of_cluster(seen.clusters[alias])
             words = f"{', '.join(dict.fromkeys(each.reason for each in found))}: {told}"
@@ -154,6 +154,19 @@ def trouble_lines(
         lines += [f"  do: {remedy}"] if remedy else []
     left = len(by_cause) - most
     return lines + ([f"and {counted(left, 'more reason')}"] if left > 0 else [])
+
+
+def _resume(pauses: Iterable[source_pb.Pause], paused: Sequence[_Trouble]) -> str:
+    """The commands that end what holds these partitions; empty where it is not known."""
+    scopes = [pause.scope for pause in pauses if any(_holds(pause.scope, each.partition) for each in paused)]
+    return ", ".join(f"`{shlex.join(['twinlog', 'resume', *scope_words(each)])}`" for each in scopes)
+
+
+def _holds(scope: source_pb.Scope, partition: str) -> bool:
+    topic, _, number = partition.rpartition("-")
+    return scope.source_topic in ("", topic) and (
+        not scope.HasField("partition") or str(scope.partition) == number
+    )
 
 
 def _of_cluster(row: ClusterRow) -> tuple[str, str]:
@@ -223,9 +236,7 @@ def topic_command(
     """
     named, name = named_of_flow(names, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
-    troubles = [
-        line for row in rows for line in (*trouble_lines(row.copies, row.status.clusters), *_lost(row))
-    ]
+    troubles = [line for row in rows for line in (*trouble_lines(row.copies, row.status), *_lost(row))]
     call.tell_rows(_EXPLAINED, rows, lines=[*troubles, *_how_to_include([row.told for row in rows])])
 
 
@@ -298,12 +309,13 @@ async def _explain(at: Services, topic: str, flow: str | None) -> list[_Explaine
     request = pb2.ExplainTopicRequest(topic=topic, flow=None if flow is None else parse_flow(flow))
     found = (await at.configsync.ExplainTopic(request)).explanations
     flows = await _flows(at)
-    return [
-        _Explained(
-            each,
-            await _copies(each, at),
-            flows.get(flow_name(each.flow), source_pb.FlowStatus()),
-            await _gaps(each, at),
-        )
-        for each in found
-    ]
+    rows: list[_Explained] = []
+    told: set[tuple[str, str]] = set()
+    for each in found:
+        # Of a copy with the name of its source the row before says it.
+        place = flow_name(each.flow), each.source_topic
+        copies, gaps = (None, ()) if place in told else (await _copies(each, at), await _gaps(each, at))
+        rows.append(_Explained(each, copies, flows.get(place[0], source_pb.FlowStatus()), gaps))
+        if copies is not None:
+            told.add(place)
+    return rows

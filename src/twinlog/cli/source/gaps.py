@@ -100,11 +100,25 @@ def gaps_command(
     if partition is not None and not topic:
         raise ConfigError("--partition needs --topic", key="--partition")
     wanted = pb2.ListGapsRequest(flow=None if named is None else parse_flow(named), source_topic=topic)
-    answer = call.ask(lambda at: at.source.ListGaps(wanted))
+    answer, is_copied = call.ask(lambda at: _gaps_and(at, wanted))
     found = [gap for gap in answer.gaps if partition in (None, gap.partition.partition)]
     hidden = [] if everything else [gap for gap in found if gap.acknowledged_by]
     shown = [gap for gap in found if gap not in hidden]
-    _tell(call, shown, answer.unknown, len(hidden), whole=bool(topic))
+    empty = "no gaps" if is_copied else _not_copied(topic)
+    _tell(call, shown, answer.unknown, len(hidden), topic, empty=empty)
+
+
+async def _gaps_and(at: Services, wanted: pb2.ListGapsRequest) -> tuple[pb2.ListGapsResponse, bool]:
+    """Also whether the topic is copied, where it has no gaps: its name may be wrong."""
+    answer = await at.source.ListGaps(wanted)
+    if answer.gaps or answer.unknown or not wanted.source_topic:
+        return answer, True
+    flow = wanted.flow if wanted.HasField("flow") else None
+    return answer, bool(await every_partition(at.source, flow, wanted.source_topic))
+
+
+def _not_copied(topic: str) -> str:
+    return f"no flow copies {topic}: `twinlog explain topic {shlex.quote(topic)}` says why"
 
 
 def flow_and_verb(words: Sequence[str] | None) -> tuple[str | None, bool]:
@@ -123,6 +137,11 @@ def how_to_ack(kind: str, rows: Iterable[Any], rest: str = "") -> list[str]:
     """A line for each flow of the `rows`, with the command that acknowledges all of them."""
     flows = dict.fromkeys(flow_name(row.flow) for row in rows)
     return [f"once dealt with: `twinlog {kind} ack {shlex.quote(flow)}{rest}`" for flow in flows]
+
+
+def _only(topic: str, everything: str = "") -> str:
+    """The end of that command: what was asked for is acknowledged."""
+    return f" --topic {shlex.quote(topic)}" if topic else everything
 
 
 def _request(
@@ -185,19 +204,22 @@ def _tell(
     gaps: Sequence[pb2.LedgerGap],
     unknown: Sequence[pb2.UnknownLedger],
     hidden: int,
+    topic: str,
     *,
-    whole: bool,
+    empty: str,
 ) -> None:
     def text() -> None:
         if gaps:
             say(gaps_words(gaps))
-        if gaps and not whole and len(gaps) > len(merged := _by_topic(gaps)):
+        if gaps and not topic and len(gaps) > len(merged := _by_topic(gaps)):
             print_rows(_OF_TOPIC, merged)
         elif gaps or not unknown:
-            print_rows(_with_names(GAP, gaps), gaps, empty="no gaps")
+            print_rows(_with_names(GAP, gaps), gaps, empty=empty)
         if hidden:
             typer.echo(f"{hidden} acknowledged: --all shows them")
-        for line in how_to_ack("gaps", [gap for gap in gaps if not gap.acknowledged_by], " --all"):
+        for line in how_to_ack(
+            "gaps", [gap for gap in gaps if not gap.acknowledged_by], _only(topic, " --all")
+        ):
             say(line)
         if len(gaps) > 1:
             say(gaps_words(gaps))
@@ -258,13 +280,14 @@ def foreign_command(
     """
     named, acknowledges = flow_and_verb(words)
     if not acknowledges:
-        found = call.ask(lambda at: _list(at, named, topic, partition))
+        found, is_copied = call.ask(lambda at: _list(at, named, topic, partition))
         left = [row for row in found if not row.acknowledged_by]
-        lines = how_to_ack("foreign", left)
+        lines = how_to_ack("foreign", left, _only(topic))
         if not everything and len(found) > len(left):
             lines = [f"{len(found) - len(left)} acknowledged: --all shows them", *lines]
         shown = found if everything else left
-        call.tell_rows(_with_names(FOREIGN, shown), shown, empty="no foreign records", lines=lines)
+        empty = "no foreign records" if is_copied or not topic else _not_copied(topic)
+        call.tell_rows(_with_names(FOREIGN, shown), shown, empty=empty, lines=lines)
         return
     scope = parse_scope(required_flow(named), topic, partition)
     request = pb2.AcknowledgeForeignWritesRequest(scope=scope, dry_run=dry_run, by=who())
@@ -278,14 +301,15 @@ def foreign_command(
     call.tell_rows(FOREIGN, rows, empty="nothing to acknowledge", lines=[done] if rows else [])
 
 
-async def _list(at: Services, flow: str | None, topic: str, partition: int | None) -> list[_Row]:
-    return [
-        found
+async def _list(at: Services, flow: str | None, topic: str, partition: int | None) -> tuple[list[_Row], bool]:
+    """Also whether any partition is copied."""
+    copied = [
+        (each.flow, row)
         for each in await list_flows(at.source, flow)
         for row in await every_partition(at.source, each.flow, topic)
         if partition in (None, row.source.partition)
-        for found in _foreign_in(each.flow, row)
     ]
+    return [found for each, row in copied for found in _foreign_in(each, row)], bool(copied)
 
 
 def _foreign_in(flow: types_pb2.Flow, row: pb2.PartitionStatus) -> Iterator[_Row]:

@@ -29,12 +29,12 @@ def test_gaps_that_nobody_knows_are_no_empty_list(capsys: pytest.CaptureFixture[
     ledger.flow.source, ledger.flow.target = "A", "B"
     call = Call(config=None, endpoint=None, output=Output.JSON)
     with pytest.raises(TwinlogError) as unknown:
-        _tell(call, [], [ledger], 0, whole=False)
+        _tell(call, [], [ledger], 0, "", empty="no gaps")
     assert capsys.readouterr().out == ""
     error = unknown.value
     assert (error.reason, error.metadata) == ("KAFKA_TIMEOUT", {"flow": "A->B"})
     assert str(error) == "the gaps of A->B cannot be read: B does not answer"
-    _tell(call, [], [], 0, whole=False)
+    _tell(call, [], [], 0, "", empty="no gaps")
     assert capsys.readouterr().out == "[]\n"
 
 
@@ -48,11 +48,11 @@ def test_many_gaps_of_a_topic_are_one_row_between_the_verdict_unless_the_topic_w
         gap.flow.source, gap.flow.target, gap.lost_offsets = "A", "B", 5
         gap.partition.topic, gap.partition.partition = "orders", number
     call = Call(config=None, endpoint=None, output=Output.TABLE)
-    _tell(call, gaps, [], 0, whole=False)
+    _tell(call, gaps, [], 0, "", empty="no gaps")
     first, head, row, todo, last = capsys.readouterr().out.splitlines()
     assert first == last == "300 gaps, 1,500 source offsets: 1,500 RETENTION"
     assert head.split()[:4] == ["flow", "topic", "gaps", "lost"]
     assert row.split()[:5] == ["A->B", "orders", "300", "1,500", "RETENTION"]
     assert "gaps ack" in todo
-    _tell(call, gaps, [], 0, whole=True)
+    _tell(call, gaps, [], 0, "orders", empty="no gaps")
     assert "orders-7    70-74" in " ".join(capsys.readouterr().out.split(" "))
