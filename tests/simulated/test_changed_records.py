@@ -209,6 +209,10 @@ def test_a_record_that_cannot_be_changed_stops_its_partition_or_is_left_out(
             source.produce("orders", 1, b"later")
             copied.append((1, b"LATER"))
             await world.until(lambda: values(world, "B") == copied)
+            await world.pause(2)
+            (flow,) = (await asked(world, "ListFlows", source_api.ListFlowsRequest())).flows
+            left_out = {"skip": {"SKIPPED": 1}, "dead-letter": {"DEAD_LETTERED": 1}, "stop": {}}
+            assert flow.left_out_records == left_out[on_error]
             if on_error == "dead-letter":
                 (dead,) = world.on["B"].read("dead")
                 (there,) = [seen for seen in source.read("orders") if seen.value == bad]

@@ -383,6 +383,10 @@ def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
                 source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
             await world.until(lambda: copied(world) == wanted(world))
             await world.pause(5)
+            in_force = (await world.status()).flows["A->B"].in_force
+            assert [each.message for each in in_force if each.kind == "TRANSFORM"] == [
+                "records that transforms kept out of their copy: 5 ROUTED"
+            ]
             for service in ("source", "configsync"):
                 await world.stop(service)
             report = await verified(world)

@@ -73,13 +73,23 @@ class LaneReason(StrEnum):
     ECHO = "ECHO"
     """DROP: a copy of what the target has already, by its producer id."""
     FILTERED = "FILTERED"
-    """Of single records: Spark has dropped them."""
+    """Of single records: a transform has dropped them."""
+    ROUTED = "ROUTED"
+    """Of single records: they went to another topic than the copy."""
     SKIPPED = "SKIPPED"
     DEAD_LETTERED = "DEAD_LETTERED"
     """Of single records: Spark could not change them."""
 
 
-LEFT_OUT = frozenset({LaneReason.ECHO, LaneReason.FILTERED, LaneReason.SKIPPED, LaneReason.DEAD_LETTERED})
+LEFT_OUT = frozenset(
+    {
+        LaneReason.ECHO,
+        LaneReason.FILTERED,
+        LaneReason.ROUTED,
+        LaneReason.SKIPPED,
+        LaneReason.DEAD_LETTERED,
+    }
+)
 """Reasons for which a record that applications of the source see is not in the copy."""
 BATCH_LIMITS = "max.message.bytes", "segment.bytes"
 

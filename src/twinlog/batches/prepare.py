@@ -117,6 +117,8 @@ class _Preparation:
         self._most_bytes = math.inf if most_bytes is None else most_bytes
         self._fault: CopyFault | None = None
         self._echo_records = 0
+        self._dropped: list[tuple[int, int]] = []
+        """How many records of a batch were dropped, with the offset after it."""
         self._leader_epoch = _NO_EPOCH_YET
         self._leader_epochs: list[LeaderEpoch] = []
         self._group: list[OpenRecord] = []
@@ -202,6 +204,7 @@ class _Preparation:
             fault=self._fault,
             is_cut=self._is_enough,
             echo_records=self._echo_records,
+            dropped_records=sum([count for end, count in self._dropped if end <= self._position]),
             routed=tuple(self._routed),
             leader_epochs=tuple([each for each in self._leader_epochs if each.offset < self._position]),
         )
@@ -386,13 +389,16 @@ class _Preparation:
                 policy.opened[base_offset] = records
         if records and records[0][0] < wanted:
             records = [record for record in records if record[0] >= wanted]
-        if policy.routes is None:
-            return records if policy.transform is None else list(policy.transform(records))
-        passed = []
-        for route, record in policy.routes(records):
-            passed.append(record)
-            if route:
-                self._routes[record[0]] = route
+        if policy.routes is not None:
+            ways = list(policy.routes(records))
+            self._routes |= {record[0]: route for route, record in ways if route}
+            passed = [record for _, record in ways]
+        elif policy.transform is not None:
+            passed = list(policy.transform(records))
+        else:
+            return records
+        if dropped := len(records) - len(passed):
+            self._dropped.append((batch.header.next_offset, dropped))
         return passed
 
     def _codec_for(self, batch: Batch) -> Codec:

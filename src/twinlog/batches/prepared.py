@@ -83,6 +83,8 @@ class Prepared:
     leader_epochs: tuple[LeaderEpoch, ...] = ()
     """The source's leader epochs of the batches up to `next_offset`, in order: one entry for each change,
     none for batches without one."""
+    dropped_records: int = 0
+    """Records that the transform dropped, of batches that end before `next_offset`."""
     routed: tuple[tuple[str, OutgoingBatch], ...] = ()
     """Batches that take a route, each with its name; in order for each."""
 

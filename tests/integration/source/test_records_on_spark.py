@@ -70,7 +70,7 @@ async def test_records_are_masked_and_filtered_and_the_rest_of_them_stays(spark:
             11: records[1],
             13: records[3],
         }
-        assert (changed.dropped, changed.failed) == ([12], {})
+        assert not changed.failed
         many = _records(*(encode_body(None, b"%d" % n) for n in range(1_000)), first=0)
         async with asyncio.TaskGroup() as group:
             several = [
@@ -114,7 +114,6 @@ async def test_random_records_become_what_they_become_row_by_row(spark: SparkRun
     async with _changing(spark, swapped) as changing:
         changed = await changing.change(ORDERS, records)
     assert changed.passed == expected
-    assert set(changed.dropped) == {offset for offset in has_time if offset % 5 == 1}
     assert set(changed.failed) == {offset for offset in has_time if offset % 5 != 1 and not has_time[offset]}
 
 
@@ -130,7 +129,7 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
     async with _changing(spark, replace(doubled, on_error=OnError.SKIP)) as changing:
         changed = await changing.change(ORDERS, records)
         assert _values(changed) == {10: b"2", 11: b"4", 13: b"8"}
-        assert (changed.dropped, list(changed.failed), changed.stops) == ([], [12], False)
+        assert (list(changed.failed), changed.stops) == ([12], False)
 
 
 @pytest.mark.parametrize(
@@ -153,6 +152,7 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
         ),
         ("value", Expressions(topics=("orders",), columns=(("value", "string(max(offset))"),))),
         ("value", Expressions(topics=("orders",), columns=(("value", "explode(array(value, key))"),))),
+        ("value", Expressions(topics=("orders",), columns=(("value", "lag(value) OVER (ORDER BY offset)"),))),
         ("timestamp", Expressions(topics=("orders",), columns=(("timestamp", "now()"),))),
         ("where", Expressions(topics=("orders",), where="timestamp > TIMESTAMP 'now'")),
         ("python", Expressions(topics=("orders",), python="no_such_module:function")),
@@ -160,6 +160,10 @@ async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark:
         ("python", Expressions(topics=("orders",), python=f"{__name__}:with_other_places")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:with_the_key_of_a_lookup")),
         ("python", Expressions(topics=("orders",), python=f"{__name__}:with_a_lookup_that_is_missing")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:with_a_large_lookup_without_a_hint")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:on_two_partitions")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:in_another_order")),
+        ("python", Expressions(topics=("orders",), python=f"{__name__}:without_what_was_there")),
     ],
 )
 async def test_an_expression_that_may_not_be_used_is_refused_by_its_key(
@@ -187,6 +191,23 @@ def with_the_key_of_a_lookup(records: DataFrame) -> DataFrame:
 def with_a_lookup_that_is_missing(records: DataFrame) -> DataFrame:
     names = records.sparkSession.read.csv("/no/such/file.csv", schema="id string, name string")
     return records.join(f.broadcast(names), f.col("id") == f.col("topic"), "left")
+
+
+def with_a_large_lookup_without_a_hint(records: DataFrame) -> DataFrame:
+    names = records.sparkSession.range(100_000_000)
+    return records.join(names, records.offset == names.id, "left")
+
+
+def on_two_partitions(records: DataFrame) -> DataFrame:
+    return records.repartition(2)
+
+
+def in_another_order(records: DataFrame) -> DataFrame:
+    return records.orderBy("timestamp")
+
+
+def without_what_was_there(records: DataFrame) -> DataFrame:
+    return records.dropDuplicates(["key"])
 
 
 def without_a_timestamp(records: DataFrame) -> DataFrame:
@@ -273,10 +294,10 @@ async def test_each_recipe_of_the_page_does_what_it_says(
     found = _recipes()
     assert len(found) == 7
     (values, module), *_ = (each for words, each in found.items() if (recipe in words if recipe else each[1]))
-    (tmp_path / "rules.py").write_text(module)
-    monkeypatch.syspath_prepend(tmp_path)
     expressions = expressions_of(values)
     assert expressions is not None
+    (tmp_path / f"{expressions.python.partition(':')[0] or 'unused'}.py").write_text(module)
+    monkeypatch.syspath_prepend(tmp_path)
     async with _changing(spark, expressions) as changing:
         changed = await changing.change(ORDERS, _records(*(encode_body(*each) for each in before)))
     assert [decode_record(record)[2:] for record in changed.passed.values()] == after

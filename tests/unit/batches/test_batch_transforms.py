@@ -54,7 +54,7 @@ def _batch_of_five(codec: Codec = Codec.NONE) -> bytes:
 @pytest.mark.parametrize("backlog", [False, True])
 def test_what_passes_is_changed_and_keeps_its_source_offset(codec: Codec, backlog: bool) -> None:
     prepared = prepare(_batch_of_five(codec) * 1, wanted_offset=1, policy=_POLICY, backlog=backlog)
-    assert (prepared.next_offset, prepared.fault) == (5, None)
+    assert (prepared.next_offset, prepared.fault, prepared.dropped_records) == (5, None, 2)
     assert [run for each in prepared.batches for run in each.runs] == [OffsetRun(2, 1), OffsetRun(4, 1)]
     assert [(each.value, each.headers) for each in _decoded(prepared.batches)] == [
         (b"v2", _MARKED), (b"v4", _MARKED),
@@ -71,6 +71,20 @@ def test_the_position_passes_records_that_are_all_dropped(backlog: bool, keeps_o
     )
     prepared = prepare(data, wanted_offset=0, policy=policy, backlog=backlog)
     assert (prepared.batches, prepared.next_offset, prepared.fault) == ((), 4, None)
+    assert prepared.dropped_records == 3
+
+
+@pytest.mark.parametrize("backlog", [False, True])
+def test_what_lies_behind_a_fault_does_not_count_as_dropped(backlog: bool) -> None:
+    """It is fetched again."""
+    policy = CopyPolicy(transform=_DROPS_TOMBSTONES.apply, target=TargetTopicLimits(max_message_bytes=140))
+    values = (None, b"v"), (bytes(200), None), (None, b"v")
+    data = b"".join(
+        source_batch([_record(2 * n + i, value) for i, value in enumerate(each)])
+        for n, each in enumerate(values)
+    )
+    prepared = prepare(data, wanted_offset=0, policy=policy, backlog=backlog)
+    assert (prepared.next_offset, prepared.dropped_records) == (2, 1)
 
 
 def test_a_record_that_grows_above_the_limit_stops_the_partition_at_its_offset() -> None:

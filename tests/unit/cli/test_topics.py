@@ -38,6 +38,9 @@ def test_a_topic_that_waits_says_why_and_how_much_of_it_is_there() -> None:
         *("A->B", "orders", "A.orders", "0 of 3", "WAITING", "REPLICATION_FACTOR_INVALID in words")
     ]
     assert cells_of(TOPIC, topic())[3:] == ["3", "READY", ""]
+    routed = topic()
+    routed.routed_from = "orders"
+    assert cells_of(TOPIC, routed)[3:] == ["3", "READY", "records of orders go there"]
 
 
 def test_what_is_copied_and_not_in_step_is_among_those_that_wait() -> None:

@@ -66,14 +66,13 @@ without one its job ends."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """The outcome for the records of one fetch. Offsets and order stay."""
+    """The outcome for the records of one fetch. Offsets and order stay; what neither passed nor failed was
+    dropped."""
 
     passed: dict[int, OpenRecord]
     """By source offset."""
     failed: dict[int, str] = field(default_factory=dict)
     """Why a record could not be changed, by source offset."""
-    dropped: Sequence[int] = ()
-    """The source offsets of the others."""
     routes: Mapping[int, str] = field(default_factory=dict)
     """To which topics those that passed go, as in `Back`."""
     on_error: OnError = OnError.SKIP
@@ -84,11 +83,9 @@ class Changed:
         return bool(self.failed) and self.on_error is OnError.STOP
 
     def left_out(self, below: int) -> Mapping[LaneReason, int]:
-        """How many records below an offset are not copied, and why."""
-        found = {LaneReason.FILTERED: sum(offset < below for offset in self.dropped)}
-        if self.on_error in _LEFT_OUT:
-            found[_LEFT_OUT[self.on_error]] = len(self.failed_below(below))
-        return {reason: count for reason, count in found.items() if count}
+        """How many records below an offset failed and are not copied, and what is done with them."""
+        failed = len(self.failed_below(below))
+        return {_LEFT_OUT[self.on_error]: failed} if failed and self.on_error in _LEFT_OUT else {}
 
     def failed_below(self, offset: int) -> Mapping[int, str]:
         return {each: why for each, why in self.failed.items() if each < offset}
@@ -100,8 +97,7 @@ class Changed:
             for each in fields(self)
             if isinstance(mine := getattr(self, (name := each.name)), Mapping)
         }
-        dropped = [*self.dropped, *(at for at in other.dropped if at in offsets)]
-        return replace(self, **by_offset, dropped=dropped)
+        return replace(self, **by_offset)
 
     def leave_out(self, partition: TopicPartition, offset: int, why: str) -> bool:
         """Treat a record that passed as one that failed; false if its partition has to stop anyway."""
@@ -250,8 +246,7 @@ class Changing:
             failed[record[0]] = await self.why(partition, record, failed[record[0]])
         for offset, error in failed.items():
             log.warning("record_not_changed", partition=str(partition), offset=offset, error=error)
-        dropped = [record[0] for record in records if record[0] not in passed and record[0] not in failed]
-        return Changed(passed=passed, failed=failed, dropped=dropped, on_error=on_error, routes=back.routes)
+        return Changed(passed=passed, failed=failed, on_error=on_error, routes=back.routes)
 
     async def _through(
         self,

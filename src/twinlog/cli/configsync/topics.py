@@ -25,8 +25,8 @@ TOPIC: Fields[pb2.ReplicatedTopic] = table(
     "flow|flow1 source_topic|topic target_topic|on_target",
     Field("partition_count", column="partitions", text=lambda topic: _partitions(topic), right=True),
     "target_partition_count state|state",
-    Field("reason", "reason?", "reason", lambda topic: f"{topic.reason} {topic.message}".strip()),
-    "message? source_topic_id? target_topic_id? generation source_cleanup_policy?",
+    Field("reason", "reason?", "reason", lambda topic: _why(topic)),
+    "message? source_topic_id? target_topic_id? generation source_cleanup_policy? routed_from?",
 )
 _READY = "READY"
 _NAMED = 5
@@ -92,6 +92,11 @@ def cycle_words(cycles: Mapping[str, str]) -> dict[str, str]:
 def is_troubled(topic: pb2.ReplicatedTopic) -> bool:
     """Whether it waits, was deleted on the source, or is copied but not in sync."""
     return value_of(topic, "state") != _READY or bool(topic.reason)
+
+
+def _why(topic: pb2.ReplicatedTopic) -> str:
+    routed = f"records of {topic.routed_from} go there" if topic.routed_from else ""
+    return f"{topic.reason} {topic.message}".strip() or routed
 
 
 def _partitions(topic: pb2.ReplicatedTopic) -> str:

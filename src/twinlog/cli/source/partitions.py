@@ -199,7 +199,7 @@ def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
 
 
 def left_out_words(status: pb2.PartitionStatus | pb2.FlowStatus) -> str:
-    """What twinlog.transform.* left out; empty = nothing."""
+    """What transforms kept out of the copy; empty = nothing."""
     return ", ".join(f"{count:,} {why}" for why, count in sorted(status.left_out_records.items()))
 
 

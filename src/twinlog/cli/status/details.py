@@ -124,9 +124,9 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
             told = f"{told}; {flow.echo_records:,} records that came from there were left out"
         row.hold(kinds.BOTH_WAYS, told)
     if words := left_out_words(flow):
-        row.hold(
-            kinds.TRANSFORM, f"records that twinlog.transform left out: {words}", "twinlog partitions {flow}"
-        )
+        told = f"records that transforms kept out of their copy: {words}"
+        routed = "ROUTED" in flow.left_out_records
+        row.hold(kinds.TRANSFORM, told, f"twinlog {'topics' if routed else 'partitions'} {{flow}}")
     for lender, workers in sorted(flow.lent_workers.items()):
         told = f"{counted(workers, 'worker')} on cores of {lender}, which owns no flow"
         row.hold(kinds.LENT_CORES, told)

@@ -127,7 +127,7 @@ REPLICATION_LANE_RECORDS = MetricSpec(
     "twinlog.replication.lane.records", Kind.COUNTER, "{record}", (*FLOW, DESTINATION, "twinlog.lane"),
     "source",
     "Records by how they were copied (`twinlog.lane`: UNOPENED, why they were opened, or why they were not "
-    "copied: ECHO, FILTERED, SKIPPED, DEAD_LETTERED).")  # fmt: skip
+    "copied: ECHO, FILTERED, ROUTED (to another topic), SKIPPED, DEAD_LETTERED).")  # fmt: skip
 REPLICATION_THROTTLE = MetricSpec(
     "twinlog.replication.throttle", Kind.GAUGE, "By/s", (*FLOW, DESTINATION), "source",
     "Limit of a flow (no destination) or of one topic; absent without one.")  # fmt: skip

@@ -69,7 +69,7 @@ class PreparedChunk:
     held_bytes: int
     """What was fetched, or what was made of it if that is more."""
     left_out: Mapping[LaneReason, int] = field(default_factory=dict)
-    """How many records Spark has left out."""
+    """How many records transforms have left out."""
     dead_letters: Sequence[OutgoingBatch] = ()
     """Those of them that go to another topic."""
     routed: Sequence[Routed] = ()
@@ -95,6 +95,12 @@ partitions of which that is not known; raises KafkaError while it is known of no
 async def nobody_knows(_: Mapping[TopicPartition, Collection[int]]) -> Echoes:
     """For copies whose source has no copies."""
     return {}
+
+
+def _left_out(prepared: Prepared, changed: Changed | None) -> Mapping[LaneReason, int]:
+    failed = {} if changed is None else changed.left_out(prepared.next_offset)
+    filtered = prepared.dropped_records - sum(failed.values())
+    return {LaneReason.FILTERED: filtered, **failed} if filtered > 0 else failed
 
 
 AskRoutes = Callable[[TopicPartition, Collection[str]], Awaitable[Collection[Route]]]
@@ -464,7 +470,7 @@ class AnswerTaker(ABC):
             generation=copy.generation,
             prepared=prepared,
             held_bytes=max(size_bytes, prepared.size_bytes),
-            left_out={} if changed is None else changed.left_out(prepared.next_offset),
+            left_out=_left_out(prepared, changed),
             dead_letters=self._dead_letters(copy, changed, fetched, prepared.next_offset),
             routed=[
                 Routed(TopicPartition(name, number), TopicPartition(way.topic, number), batch)

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from twinlog.batches import NewRecord
+from twinlog.batches import LaneReason, NewRecord
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.raw import COMMITTED, OUTCOME
@@ -346,7 +346,7 @@ class TargetWriter:
             if found is not None:
                 self.on_unexplained(copy, *found)
         for copy, routed, acknowledged in current.routed:
-            count_batch(copy, routed.batch, now_ms)
+            count_batch(copy, routed.batch._replace(reason=LaneReason.ROUTED), now_ms)
             self.syncs.acknowledged_route(routed.route, routed.batch, acknowledged.result())
         for partition in {copy.partition for copy, _, _ in current.sent}:
             self.copies[partition].end_round()

@@ -452,6 +452,7 @@ class ReplicatedTopic(_message.Message):
     TARGET_COMPRESSION_TYPE_FIELD_NUMBER: _builtins.int
     TARGET_TIMESTAMP_TYPE_FIELD_NUMBER: _builtins.int
     SOURCE_CLEANUP_POLICY_FIELD_NUMBER: _builtins.int
+    ROUTED_FROM_FIELD_NUMBER: _builtins.int
     source_topic: _builtins.str
     """Name on the source."""
     target_topic: _builtins.str
@@ -486,6 +487,8 @@ class ReplicatedTopic(_message.Message):
     """message.timestamp.type of the target topic."""
     source_cleanup_policy: _builtins.str
     """cleanup.policy of the source topic ("delete", "compact", "compact,delete")."""
+    routed_from: _builtins.str
+    """There is no such topic on the source: records of this one are routed to the target topic. Empty for copies."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow that copies it."""
@@ -509,10 +512,11 @@ class ReplicatedTopic(_message.Message):
         target_compression_type: _builtins.str = ...,
         target_timestamp_type: _builtins.str = ...,
         source_cleanup_policy: _builtins.str = ...,
+        routed_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after_start", b"created_after_start", "flow", b"flow", "generation", b"generation", "message", b"message", "partition_count", b"partition_count", "reason", b"reason", "source_cleanup_policy", b"source_cleanup_policy", "source_topic", b"source_topic", "source_topic_id", b"source_topic_id", "state", b"state", "target_compression_type", b"target_compression_type", "target_max_message_bytes", b"target_max_message_bytes", "target_partition_count", b"target_partition_count", "target_timestamp_type", b"target_timestamp_type", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_after_start", b"created_after_start", "flow", b"flow", "generation", b"generation", "message", b"message", "partition_count", b"partition_count", "reason", b"reason", "routed_from", b"routed_from", "source_cleanup_policy", b"source_cleanup_policy", "source_topic", b"source_topic", "source_topic_id", b"source_topic_id", "state", b"state", "target_compression_type", b"target_compression_type", "target_max_message_bytes", b"target_max_message_bytes", "target_partition_count", b"target_partition_count", "target_timestamp_type", b"target_timestamp_type", "target_topic", b"target_topic", "target_topic_id", b"target_topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

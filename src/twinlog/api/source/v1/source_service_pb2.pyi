@@ -1203,7 +1203,9 @@ class FlowStatus(_message.Message):
 
     @_builtins.property
     def left_out_records(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
-        """Records that twinlog.transform.* left out since the service started, by the reason: FILTERED, SKIPPED, DEAD_LETTERED."""
+        """Records that transforms and twinlog.transform.* kept out of the copy since the service started, by the reason: FILTERED,
+        ROUTED (they are in other topics), SKIPPED, DEAD_LETTERED.
+        """
 
     @_builtins.property
     def lent_workers(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
