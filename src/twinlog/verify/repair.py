@@ -59,9 +59,21 @@ def remedies(report: Mapping[str, Any]) -> list[Remedy]:
             for topic, _ in map(_place, found)
             if topic in has_routes or routed_from[topic]
         ]
-        older = {each["topic"] for each in report.get("not_compared", ()) if each["reason"] in _ONLY_IN_COPY}
+        not_compared = report.get("not_compared", ())
+        older = {each["topic"] for each in not_compared if each["reason"] in _ONLY_IN_COPY}
+        otherwise = {
+            _place(each): each["from_offset"]
+            for each in not_compared
+            if each["reason"] == NotComparedReason.OTHER_TRANSFORMS
+        }
         told = [
-            _remedy(str(report["flow"]), partitions[place], [*of_partition], holds_older=place[0] in older)
+            _remedy(
+                str(report["flow"]),
+                partitions[place],
+                [*of_partition],
+                holds_older=place[0] in older,
+                otherwise_from=otherwise.get(place, 0),
+            )
             for place, of_partition in groupby(found, key=_place)
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -96,11 +108,20 @@ def _place(each: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _remedy(
-    flow: str, partition: Mapping[str, Any], found: list[Mapping[str, Any]], *, holds_older: bool
+    flow: str,
+    partition: Mapping[str, Any],
+    found: list[Mapping[str, Any]],
+    *,
+    holds_older: bool,
+    otherwise_from: int,
 ) -> Remedy:
+    """`otherwise_from`: from this source offset on records were copied with other transforms than the
+    report's."""
     kinds = {each["kind"] for each in found}
     offsets = [each["source_offset"] for each in found if each["source_offset"] is not None]
-    if kinds == {"MISSING"} and all(each["target_offset"] is None for each in found):
+    if any(offset < otherwise_from for offset in offsets):
+        action, why = Action.NEW_COPY, "records behind them were copied with other transforms"
+    elif kinds == {"MISSING"} and all(each["target_offset"] is None for each in found):
         action, why = Action.COPY_FROM, "only records at the end of the copy are missing"
     elif partition["target_compacted"] and kinds <= _HEALED_BY_COPYING:
         action, why = Action.COPY_AGAIN, "the copy is compacted: the last record of each key wins"

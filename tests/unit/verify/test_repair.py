@@ -72,6 +72,24 @@ def test_what_only_the_copy_holds_keeps_it_from_being_made_again() -> None:
     assert not remedy.holds_older
 
 
+@pytest.mark.parametrize(
+    ("told", "begin", "end", "action"),
+    [
+        (report(("MISSING", 70, None)), 100, 200, Action.NEW_COPY),
+        (report(("CHANGED", 70, 7), compacted=True), 100, 200, Action.NEW_COPY),
+        (report(("MISSING", 70, None)), 0, 50, Action.COPY_FROM),
+    ],
+)
+def test_nothing_is_copied_again_by_what_later_records_were_changed_with(
+    told: dict[str, Any], begin: int, end: int, action: Action
+) -> None:
+    other = {"topic": "orders", "partition": 3, "reason": "OTHER_TRANSFORMS"}
+    told["not_compared"] = [{**other, "from_offset": begin, "to_offset": end}]
+    (remedy,) = remedies(told)
+    assert remedy.action is action
+    assert ("other transforms" in remedy.why) is (action is Action.NEW_COPY)
+
+
 def test_an_equal_copy_needs_nothing() -> None:
     assert remedies(report()) == []
 
