@@ -111,9 +111,17 @@ async def test_without_the_other_flows_checkpoints_nobody_knows_which_offsets_ar
             if CHECKPOINTS_TOPIC in str(call.arguments):
                 raise FatalKafkaError("no right to read it", reason="TOPIC_UNAUTHORIZED", code=29)
 
+        rig.logs.source.set_group("moved", {ORIGIN: 100})
+        await run(split(rig).failover, MoveOptions(groups=("moved",), wait_seconds=0))
         rig.logs.source.intercept("list_offsets", refuse)
+        plan = await split(rig).failover.plan(NO_WAIT)
         with pytest.raises(FatalKafkaError, match="no right to read it"):
-            await split(rig).failover.plan(NO_WAIT)
+            await run(split(rig).failover)
+    assert [each.partition(" is not known: ")[0] for each in plan.blockers] == [
+        "which offsets the flow in the other direction has committed",
+        "which groups have been moved",
+    ]
+    assert not plan.looked
 
 
 async def test_a_flow_that_has_never_run_has_copied_nothing() -> None:

@@ -187,8 +187,7 @@ class MovePlanner:
         yield "asking both clusters"
         from_reachable = await self._from_answers()
         to_reachable = await self._to_answers()
-        if from_reachable and to_reachable:
-            await self.route.refresh()
+        unread = await self._unread() if from_reachable and to_reachable else []
         fences = moves.fenced(self.route.from_alias)
         scope = await self.fence_scope() if options.fence and from_reachable else WriteBlockScope()
         blockers = await blockers_of(
@@ -213,7 +212,7 @@ class MovePlanner:
             grants = await self.write_grants(fences)
         of_groups: Sequence[str] = ()
         notes: Sequence[str] = ()
-        looked = to_reachable and self.route.blocker(from_reachable=from_reachable) is None
+        looked = to_reachable and not unread and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
             yield "reading and translating the groups' offsets"
             placed = await self.places.partitions(
@@ -253,6 +252,7 @@ class MovePlanner:
                 estimated_seconds=seconds,
                 warnings=(),
                 blockers=[
+                    *unread,
                     *blockers,
                     *due.blockers,
                     *([] if options.accept_loss else away),
@@ -343,6 +343,14 @@ class MovePlanner:
                 0, f"{plan.last.kind} run {plan.last.run_id} was interrupted: this move replaces it"
             )
         return replace(plan, warnings=warnings)
+
+    async def _unread(self) -> list[str]:
+        """Why it is not known what other processes have written for the flow in the other direction."""
+        try:
+            await self.route.refresh()
+        except KafkaError as error:
+            return [f"which offsets the flow in the other direction has committed is not known: {error}"]
+        return []
 
     async def _to_answers(self) -> bool:
         return await self._answers(self.route.to_alias, self.route.to_cluster)

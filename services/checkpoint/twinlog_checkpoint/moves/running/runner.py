@@ -209,7 +209,11 @@ class MoveRunner:
             last = Moves(flow=self.journal.flow) if self.planner.away(home) else await self.recorded()
         except KafkaError as error:
             last, unread = self.journal.known, (f"the record of moves cannot be read: {error}",)
-        done_with = await self.planner.places.finished_with(last, options)
+        done_with: Collection[str] = ()
+        try:
+            done_with = await self.planner.places.finished_with(last, options)
+        except KafkaError as error:
+            unread = (*unread, f"which groups have been moved is not known: {error}")
         due = await failback_due(self.reverse_journal, self.planner)
         due = replace(due, blockers=[*unread, *due.blockers])
         async with aclosing(self.planner.look(options, last, unchanged=done_with, due=due)) as told:
