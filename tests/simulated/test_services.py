@@ -37,6 +37,7 @@ from twinlog.testing.broker.acls import (
 )
 from twinlog.testing.broker.faults import Loss
 from twinlog.testing.rpc import MemoryRpc
+from twinlog.testing.virtual_time import LoopClock
 from twinlog.wire.offset_sync import decode_offset_sync
 
 EVERYBODY = "User:*"
@@ -640,3 +641,24 @@ async def explain(world: World, group: str) -> pb2.GroupExplanation:
         request = pb2.ExplainGroupRequest(group=group)
         (told,) = (await CheckpointServiceStub(channel).ExplainGroup(request, timeout=100)).explanations
         return told
+
+
+def test_groups_are_listed_no_sooner_than_a_pass_comes_and_never_called_late(tmp_path: Path) -> None:
+    """Groups that are known before anything is copied are looked at once a minute."""
+
+    async def life() -> None:
+        file = f"{ONE_BROKER}A->B.enabled = true\nrefresh.groups.interval.seconds = 5\n"
+        async with World(tmp_path, file, seed=1) as world:
+            world.on["A"].cluster.create_topic("orders")
+            world.on["A"].produce("orders", 0, b"1")
+            world.on["A"].commit("billing", "orders", {0: 1})
+            world.start(*SERVICES)
+            await world.pause(10)
+            for _ in range(9):
+                await world.pause(9)
+                async with MemoryRpc(world.rpc).insecure_channel(CHECKPOINT_ADDRESS) as channel:
+                    told = await CheckpointServiceStub(channel).ListGroups(pb2.ListGroupsRequest())
+                (flow,) = told.flows
+                assert flow.next_listing.ToMilliseconds() >= LoopClock().now_ms()
+
+    live(life())

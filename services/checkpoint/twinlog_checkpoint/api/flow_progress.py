@@ -41,5 +41,5 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
         deletions_held=parts.checkpointer.table.deletions_held,
         offsets_held=parts.checkpointer.table.offsets_held,
         groups_listed_ms=parts.checkpointer.groups.listed_at_ms,
-        next_listing_ms=parts.checkpointer.groups.next_listing_ms,
+        next_listing_ms=parts.checkpointer.next_listing_ms,
     )

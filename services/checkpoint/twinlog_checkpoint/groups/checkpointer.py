@@ -233,6 +233,15 @@ class Checkpointer:
             self.table.on_all_unreadable(away)
 
     @property
+    def next_listing_ms(self) -> int | None:
+        """When the groups are listed again, with a pass, and new ones found; None = not known, or never."""
+        due_ms = self.groups.next_listing_ms
+        if due_ms is None:
+            return None
+        left_seconds = self._next_pass_at - self.clock.monotonic()
+        return max(due_ms, self.clock.now_ms() + int(left_seconds * 1000))
+
+    @property
     def restored(self) -> bool:
         """Whether the earlier checkpoints are known."""
         return self._restored

@@ -63,7 +63,7 @@ class GroupDirectory:
 
     @property
     def next_listing_ms(self) -> int | None:
-        """When they are listed again, and new ones found; None = not known, or never."""
+        """From when on they are listed again; None = not known, or never."""
         if self.listed_at_ms is None or not self.refresh_enabled:
             return None
         return self.listed_at_ms + int(self.refresh_interval_seconds * 1000)
