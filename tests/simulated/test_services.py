@@ -662,3 +662,28 @@ def test_groups_are_listed_no_sooner_than_a_pass_comes_and_never_called_late(tmp
                 assert flow.next_listing.ToMilliseconds() >= LoopClock().now_ms()
 
     live(life())
+
+
+def test_a_copy_whose_replicas_do_not_follow_says_which_brokers_should(tmp_path: Path) -> None:
+    async def life() -> None:
+        three = IDENTITY.replace("factor = 1", "factor = 3")
+        async with World(tmp_path, three, seed=1, node_count=3) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"first")
+            world.start(*SERVICES)
+            await histories.copied(world)
+            copy = world.on["B"].partition("orders")
+            copy.lagging |= {node_id for node_id in copy.replicas if node_id != copy.leader}
+            source.produce("orders", 0, b"second")
+            places = [f"{n + 1} at {at}" for n, at in enumerate(world.kafka["B"].bootstrap.split(","))]
+            for _ in range(60):
+                await world.pause(1)
+                async with MemoryRpc(world.rpc).insecure_channel(SOURCE_ADDRESS) as channel:
+                    asked = ListPartitionsRequest(source_topic="orders")
+                    (told,) = (await SourceServiceStub(channel).ListPartitions(asked, timeout=10)).partitions
+                if told.reason == "HIGH_WATERMARK_BEHIND":
+                    break
+            assert told.message.endswith(f"of its offsets yet: brokers {' and '.join(places)}"), told
+
+    live(life())

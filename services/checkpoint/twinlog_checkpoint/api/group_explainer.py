@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from twinlog.errors import KafkaError
 from twinlog.filters import FilterOutcome, FilterVerdict
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import GroupAdmin, GroupDescription
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow, TopicPartition
@@ -16,6 +17,9 @@ from twinlog.service.clusters import ClusterStatus
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.directory import TRANSLATABLE_TYPES
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES, GroupProgress
+
+ANSWER_SECONDS = 10.0
+"""Whoever asks waits no longer for a broker that may be dead."""
 
 
 class Rule(StrEnum):
@@ -204,7 +208,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
     offsets: dict[TopicPartition, str | None] | None = None
     if parts.flow.source not in away:
         try:
-            on_source = await _described(parts.source, group)
+            on_source = await _described(parts.source, group, parts.flow.source)
             held = (await parts.source.group_offsets([group]))[group]
         except KafkaError as error:
             problem = problem or told(error)
@@ -217,7 +221,7 @@ async def explain_group(parts: FlowParts, group: str, statuses: Iterable[Cluster
                 offsets = {tp: _refusal(parts, tp) for tp in held}
     if parts.flow.target not in away:
         try:
-            on_target = await _described(parts.target, group)
+            on_target = await _described(parts.target, group, parts.flow.target)
         except KafkaError as error:
             problem = problem or told(error)
             if error.retriable:
@@ -257,9 +261,10 @@ def _refusal(parts: FlowParts, partition: TopicPartition) -> str | None:
     return rule or parts.shared.why(parts.copy_of(partition).topic) or None
 
 
-async def _described(admin: GroupAdmin, group: str) -> GroupDescription:
+async def _described(admin: GroupAdmin, group: str, alias: str) -> GroupDescription:
     """Raises KafkaError."""
-    answer = (await admin.describe_groups([group]))[group]
+    async with deadline(ANSWER_SECONDS, f"describe group {group}", alias=alias):
+        answer = (await admin.describe_groups([group]))[group]
     if isinstance(answer, KafkaError):
         raise answer
     return answer

@@ -89,14 +89,16 @@ class CopyTails:
             ),
             found,
         )
-        at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+        at_once, client = asyncio.Semaphore(LOOKS_AT_ONCE), await self._session.client("look at copies")
 
         async def look(partition: TopicPartition, behind: int) -> None:
             async with at_once:
                 try:
                     tail = await self._tail(partition, ends[partition], states[partition], asked[partition])
                     if behind and not await self._is_others(partition, tail):
-                        words = f"{partition}: {behind} records are being replicated"
+                        brokers = client.in_sync(partition)
+                        words = f"not all replicas in sync have the last {behind} of its offsets yet"
+                        words = f"{partition}: {words}: brokers {brokers}"
                         raise TransientKafkaError(words, reason=PreservedReason.HIGH_WATERMARK_BEHIND)
                 except KafkaError as error:
                     found(partition, error)

@@ -254,12 +254,17 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         if known is None:
             return ""
         able = [known.leader] if known.leader >= 0 else sorted(known.isr or known.replicas)
-        places = []
-        for node_id in able:
-            at = self.cluster.broker_metadata(node_id)
-            places.append(str(node_id) if at is None else f"{node_id} at {at.host}:{at.port}")
         role = "its leader is" if known.leader >= 0 else "its newest records are on"
-        return f"{role} broker {' or '.join(places)}"
+        return f"{role} broker {' or '.join(map(self._place, able))}"
+
+    def in_sync(self, partition: TopicPartition) -> str:
+        """Which brokers have to have each of its records, in words; empty if that is not known."""
+        known = self.cluster._partitions.get(partition.topic, {}).get(partition.partition)
+        return "" if known is None else " and ".join(map(self._place, sorted(known.isr)))
+
+    def _place(self, node_id: int) -> str:
+        at = self.cluster.broker_metadata(node_id)
+        return str(node_id) if at is None else f"{node_id} at {at.host}:{at.port}"
 
     async def _metadata_update(self, cluster_metadata: Any, topics: Collection[str] | None) -> bool:
         """Called by aiokafka every few minutes, and when something moved; False when no broker answered.
