@@ -2,10 +2,13 @@
 
 import asyncio
 import hashlib
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -141,6 +144,7 @@ async def changed(
     keys = {**_FLOW, "twinlog.transform.topics": orders, "twinlog.dead.letter.topic": dead}
     # An epoch is over before Spark has loaded its SQL.
     more = {"twinlog.epoch.seconds": "2", "twinlog.epoch.max.seconds": "2"}
+    more |= {"twinlog.spark.conf.spark.ui.enabled": "true", "twinlog.spark.conf.spark.ui.port": "0"}
     more |= {"topics": f"{orders}, {plain}", **{f"{flow}.{key}": value for key, value in keys.items()}}
     async with (
         open_cluster(flow.source, clients[flow.source]) as source,
@@ -177,6 +181,8 @@ async def test_records_arrive_changed_and_once_also_when_the_jvm_is_killed(
         assert "CAST_INVALID_INPUT" in tried.stdout
         status = await changed.command("status", "-o", "json")
         assert "8 DEAD_LETTERED, 34 FILTERED" in status.stdout, status.stdout
+        jobs = await asyncio.to_thread(_jobs, status.stdout)
+        assert f"records of {flow}: {orders}" in jobs
         await changed.write(3_000)
         await asyncio.to_thread(_kill_jvm, run)
         await changed.write(500)
@@ -217,6 +223,18 @@ async def test_a_notebook_reads_a_log(changed: ChangedFlow, tmp_path: Path) -> N
     )
     headers = [("trace", b"1"), ("keep", b"\x00\xff")]
     assert read.stdout.strip() == f"100 {[(b'%d' % n, headers) for n in range(3)]}", read.stderr
+
+
+def _jobs(status: str) -> set[str]:
+    """What Spark's UI, to which the status leads, says of its jobs."""
+    (told,) = re.findall(r"Spark shows its jobs to anybody at ([^\s\"]+)", status)[:1]
+
+    def asked(path: str) -> Any:
+        with urllib.request.urlopen(f"{told}/api/v1/applications{path}", timeout=30) as answer:
+            return json.load(answer)
+
+    (application,) = asked("")
+    return {job.get("description", job["name"]) for job in asked(f"/{application['id']}/jobs")}
 
 
 def _kill_jvm(run: TwinlogRun) -> None:
