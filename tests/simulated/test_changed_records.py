@@ -364,6 +364,37 @@ def test_verify_compares_what_was_copied_with_the_transform_of_its_file(tmp_path
     live(life())
 
 
+def test_a_copy_with_the_sources_offsets_that_gets_expressions_has_offsets_of_its_own_for_good(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, make_pipe=Steady) as world:
+            changes = world.file.read_text()
+            copies = "\n".join(line for line in changes.splitlines() if "A->B.twinlog" not in line)
+            source, target = world.on["A"], world.on["B"]
+            source.cluster.create_topic("orders")
+            stood, arrived = [], []
+            for text, value in ((copies, b"a"), (changes, b"b"), (copies, b"c")):
+                world.file.write_text(text)
+                source.produce("orders", 0, value, b"drop")
+                arrived.extend([value.upper()] if text is changes else [value, b"drop"])
+                world.start("configsync", "source")
+                await world.until(lambda: [each.value for each in target.read("orders")] == arrived)
+                await world.pause(5)
+                request = source_api.ListPartitionsRequest(source_topic="orders")
+                (told,) = (await asked(world, "ListPartitions", request)).partitions
+                stood.append((told.offsets, told.offsets_since, bool(told.transform), told.transform_since))
+                for service in ("source", "configsync"):
+                    await world.stop(service)
+            assert stood == [
+                ("preserved", 0, False, 0),
+                ("translated", 2, True, 2),
+                ("translated", 2, False, 4),
+            ]
+
+    live(life())
+
+
 async def nobody(_flow: Flow, _expressions: Expressions, _job: PipeJob) -> None: ...
 
 
