@@ -8,6 +8,7 @@ from twinlog.model import TopicPartition
 from twinlog.moves.record import Step
 from twinlog.offsets import CheckpointHistory
 from twinlog.policy.internal_topics import failover_topic
+from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, answer_queries
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
@@ -284,6 +285,19 @@ async def test_a_run_stops_if_a_broker_is_lost_after_its_check(side: str, lookup
     assert stopped.value.reason == "MOVE_BLOCKED"
     assert not there
     assert moves.interrupted is not None
+
+
+async def test_a_group_that_begins_to_work_while_a_dead_coordinator_is_waited_for_is_not_moved() -> None:
+    """That takes half a minute on the new cluster."""
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+
+        def begin(_call: Call) -> None:
+            rig.logs.source.set_group("g", state="STABLE", member_count=1)
+
+        rig.logs.target.intercept("describe_groups", begin, after=True)
+        plan = await rig.served.failover.plan(NO_WAIT)
+    assert actions(plan) == {"g": MoveAction.SKIP_ACTIVE_BEFORE}
 
 
 async def test_no_move_begins_that_would_wait_for_records_that_nobody_can_copy() -> None:

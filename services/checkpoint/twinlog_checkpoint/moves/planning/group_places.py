@@ -120,13 +120,15 @@ class GroupPlaces:
             for group, error in asked.unread.items()
             if group not in groups and group not in done_with
         }
-        # No coordinator that is away is waited for again.
+        # No coordinator that is away is waited for again. Members on the old cluster are asked for last:
+        # nobody refuses a commit because of them.
+        there = await group_states(self.route.to_cluster, groups)
+        states_there = _answered(there)
+        present = await self.route.to_cluster.group_offsets(states_there) if states_there else {}
         before: dict[str, str | KafkaError] = {**asked.unread}
         if from_reachable:
             before |= await group_states(self.route.from_cluster, groups - asked.unread.keys())
-        there = await group_states(self.route.to_cluster, groups)
-        states_before, states_there = _answered(before), _answered(there)
-        present = await self.route.to_cluster.group_offsets(states_there) if states_there else {}
+        states_before = _answered(before)
         unknown = _unknown(before, self.route.here) | _unknown({**there, **present}, self.route.there)
         logs = await bounds_or_errors(
             self.route.to_cluster,
