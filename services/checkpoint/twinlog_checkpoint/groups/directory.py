@@ -333,6 +333,8 @@ class FoundGroups:
     """The groups of a cluster, with those of which nobody tells whether they are still there."""
 
     groups: Collection[str]
+    away: Mapping[str, KafkaError] = field(default_factory=dict)
+    """Those among them of which nobody tells, with the cause."""
     problem: KafkaError | None = None
     """Why there may be more."""
 
@@ -348,5 +350,5 @@ async def found_groups(
         told = await admin.group_offsets(missing) if missing else {}
     except KafkaError as error:
         return FoundGroups(groups=set(known), problem=error)
-    away = {group for group, held in told.items() if isinstance(held, KafkaError) and held.retriable}
-    return FoundGroups(groups=present | away)
+    away = {group: held for group, held in told.items() if isinstance(held, KafkaError) and held.retriable}
+    return FoundGroups(groups=present | away.keys(), away=away)

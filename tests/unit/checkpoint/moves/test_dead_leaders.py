@@ -168,7 +168,11 @@ async def test_a_plan_has_the_groups_that_no_broker_lists_any_more(knows_it_by: 
         if knows_it_by == "its checkpoints":
             rig.parts.checkpointer.groups.groups = frozenset()
         lose_coordinator(rig.logs.source, "g")
+        asked: list[Call] = []
+        rig.logs.source.intercept("group_offsets", asked.append)
         plan = await rig.served.failover.plan(NO_WAIT)
+        # Each question takes half a minute.
+        assert len([call for call in asked if "g" in call.arguments["group_ids"]]) == 1
         _, report = await run(rig.served.failover, ACCEPTING)
         there = rig.logs.target.groups
     assert actions(plan) == {"g": MoveAction.SKIP_NO_OFFSET, "h": MoveAction.WRITE}

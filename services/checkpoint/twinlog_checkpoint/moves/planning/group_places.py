@@ -317,7 +317,9 @@ class GroupPlaces:
         if not options.groups:
             stay = await self.route.only_here(found.groups, moves)
         wanted = set(options.groups) or set(found.groups) - set(stay.groups)
-        committed, unread = await self._committed(wanted.intersection(found.groups))
+        # No coordinator that is away is waited for again.
+        committed, unread = await self._committed(wanted.intersection(found.groups) - found.away.keys())
+        unread |= {group: error for group, error in found.away.items() if group in wanted}
         known = await self.route.last_places(moves) if unread else ()
         # Groups share partitions, so ask the rules once for each partition.
         held = {partition for _, partition in committed}
