@@ -338,6 +338,20 @@ async def test_a_place_that_offset_syncs_contradict_is_not_the_last_known_one() 
     assert entry.to_offset is None
 
 
+@pytest.mark.parametrize("reason", ["KAFKA_TIMEOUT", "LEADER_UNAVAILABLE", "TARGET_SLOW"])
+async def test_no_move_begins_whose_copy_waits_for_the_coordinator_of_its_transactions(reason: str) -> None:
+    """All leaders answer. What a slow target holds up, it may take in time."""
+    async with move_rig() as rig:
+        state = CopyState(state="STALLED", position=rig.source_end, reason=reason, message="broker 2")
+        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+        rig.logs.produce(3)
+        whole = await rig.served.failover.plan(NO_WAIT)
+        rig.fakes.outages["B"] = Outage(brokers={2: "kafka-2:9092"})
+        plan = await rig.served.failover.plan(NO_WAIT)
+    assert not whole.blockers
+    assert bool(plan.blockers) == (reason != "TARGET_SLOW")
+
+
 async def test_an_original_without_a_leader_keeps_a_group_on_its_copy() -> None:
     async with move_rig() as rig:
         rig.logs.target.set_group("g", {COPY: 50})

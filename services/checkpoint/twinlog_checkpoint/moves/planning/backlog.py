@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.errors import NO_LEADER
+from twinlog.kafka.errors import NO_LEADER, TIMEOUT, UNAVAILABLE
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.directory import CopyIdentity
 from twinlog_checkpoint.moves.ends import written_ends
@@ -28,9 +28,9 @@ LOGS_AT_ONCE = 16
 _LEFT_RULES = "no flow copies it any more: the rules have changed, or its topic is gone; run it again"
 _LOST_TAIL = "has lost records that were copied: `twinlog positions set` copies them again"
 _WITH_ECHOES = "records that came from there count, too"
-_FOR_BROKERS = frozenset(
-    {NO_LEADER.name, "COORDINATOR_UNAVAILABLE", "NOT_ENOUGH_REPLICAS", "HIGH_WATERMARK_BEHIND"}
-)
+_FOR_BROKERS = frozenset({NO_LEADER.name, TIMEOUT.name, UNAVAILABLE.name}) | {
+    *("COORDINATOR_UNAVAILABLE", "NOT_ENOUGH_REPLICAS", "HIGH_WATERMARK_BEHIND"),
+}
 """Reasons of a copy that waits for brokers."""
 _LOST = "the logs do not show how far the copy has come"
 
