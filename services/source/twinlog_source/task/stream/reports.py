@@ -207,7 +207,11 @@ class Reporter:
             words = "where it ends is being found out; a task that had it before may still write to it"
             return copy.state, PartitionReason.COMPARING, words
         if waited_seconds >= SLOW_SECONDS:
-            words = f"the target has acknowledged nothing for {SLOW_SECONDS:g} s; the task keeps trying"
+            # A request is answered, and a round committed, as a whole.
+            words = (
+                f"the target has acknowledged nothing for {SLOW_SECONDS:g} s of this and what was sent"
+                " with it; the task keeps trying"
+            )
             return copy.state, PartitionReason.TARGET_SLOW, words
         if copy.state is PartitionState.RUNNING and (waits := copy.waits(now)):
             return copy.state, waits, HELD[waits]
