@@ -1,16 +1,42 @@
 """Topics that are copied both ways: `twinlog verify`, and a file for each direction."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
+from random import Random
 
-from simulated.both_ways_rig import ONE_WAY, all_once, both_have_all, orders_on_all, values, verified, write
-from simulated.world import live
+import pytest
+
+from simulated.both_ways_rig import (
+    ONE_WAY,
+    all_once,
+    both_have_all,
+    orders_on_all,
+    skipped,
+    values,
+    verified,
+    write,
+)
+from simulated.world import World, live
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.model import Flow
+from twinlog.testing.broker.faults import Loss
 
-LISTEN_BESIDE = "twinlog.source.listen = 127.0.0.1:27401\ntwinlog.configsync.listen = 127.0.0.1:27404\n"
+LISTEN_BESIDE = (
+    "twinlog.source.listen = 127.0.0.1:27401\ntwinlog.configsync.listen = 127.0.0.1:27404\n"
+    "twinlog.checkpoint.listen = 127.0.0.1:27402\n"
+)
 """Of the services of another file."""
+
+
+def start_both(world: World, *names: str) -> Path:
+    """Services of a file for each direction; returns the file of B->A."""
+    back = world.file.with_name("back.properties")
+    back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + LISTEN_BESIDE)
+    world.start(*names)
+    world.start(*(f"{name} 2" for name in names), arguments=("--config", str(back)))
+    return back
 
 
 def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: Path) -> None:
@@ -41,10 +67,7 @@ def test_a_file_for_each_direction(tmp_path: Path) -> None:
 
     async def life() -> None:
         async with orders_on_all(tmp_path, seed=19, file=ONE_WAY, partition_count=2) as world:
-            back = tmp_path / "back.properties"
-            back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + LISTEN_BESIDE)
-            world.start("configsync", "source")
-            world.start("configsync 2", "source 2", arguments=("--config", str(back)))
+            back = start_both(world, "configsync", "source")
             await write(world, range(60), seconds=0.5)
             await all_once(world, 120)
             for file, flow in ((world.file, Flow("A", "B")), (back, Flow("B", "A"))):
@@ -59,10 +82,7 @@ def test_what_is_copied_back_by_a_flow_of_another_file_is_not_foreign(tmp_path: 
 
     async def life() -> None:
         async with orders_on_all(tmp_path, seed=19, file=ONE_WAY) as world:
-            back = tmp_path / "back.properties"
-            back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + LISTEN_BESIDE)
-            world.start("configsync", "source")
-            world.start("configsync 2", "source 2", arguments=("--config", str(back)))
+            start_both(world, "configsync", "source")
             await write(world, range(20), partitions=1)
             await all_once(world, 40)
             asked = ListPartitionsRequest(flow=types_pb2.Flow(source="A", target="B"))
@@ -72,5 +92,115 @@ def test_what_is_copied_back_by_a_flow_of_another_file_is_not_foreign(tmp_path: 
                 await world.kill("source")
                 world.start("source")
                 await write(world, range(number, number + 1), partitions=1, seconds=60)
+
+    live(life())
+
+
+@pytest.mark.parametrize("killed", ["", "source", "source 2", "checkpoint", "checkpoint 2"])
+@pytest.mark.parametrize("sides", ["A", "AB"])
+def test_lagging_groups_get_a_place_though_the_flow_back_is_of_another_file(
+    tmp_path: Path, sides: str, killed: str
+) -> None:
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=5, file=ONE_WAY) as world:
+            a, b = world.on["A"], world.on["B"]
+            start_both(world, "configsync", "source", "checkpoint")
+            for number in range(20):
+                for alias in sides:
+                    values_ = (b"%s%d-%d" % (alias.encode(), number, each) for each in range(50))
+                    world.on[alias].produce("orders", 0, *values_)
+                await world.pause(0.4)
+            await world.until(lambda: both_have_all(world))
+            if killed:
+                await world.kill(killed)
+            if killed.startswith("checkpoint"):
+                back = ("--config", str(world.file.with_name("back.properties")))
+                world.start(killed, arguments=back if killed.endswith("2") else ())
+            a.commit("everything", "orders", {0: a.ends("orders")[0] // 2})
+            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] // 2})
+            # A file whose own source service is away moves no lagging group.
+            places = {"source": ("everything", b), "source 2": ("nearly everything", a)}
+            for group, there in [each for name, each in places.items() if name != killed]:
+                await world.until(partial(there.committed, group))
+                (place,) = there.committed(group).values()
+                assert not skipped(world, group)
+                assert 400 < len([seen for seen in there.read("orders") if seen.offset < place]) <= 1000
+
+    live(life())
+
+
+HOMES = {"everything": "A", "nearly everything": "B"}
+"""Groups, and where each works."""
+
+
+class Fate:
+    """What happens to two files by chance, with a check that no group is ahead on the other cluster."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self.world, self.random = world, Random(seed)
+        self.has_read: dict[str, set[bytes]] = {group: set() for group in HOMES}
+        self.moved = 0
+        self.steps = {self.commit: 9, self.kill: 3, self.kill_tasks: 3, self.lose: 3, self.create_again: 1}
+
+    def read_by(self, group: str, alias: str) -> set[bytes]:
+        place = self.world.on[alias].committed(group).get(("orders", 0), 0)
+        return {seen.value or b"" for seen in self.world.on[alias].read("orders") if seen.offset < place}
+
+    def check(self) -> None:
+        for group, home in HOMES.items():
+            there = self.read_by(group, "B" if home == "A" else "A")
+            assert not there - self.has_read[group], (group, sorted(there - self.has_read[group])[:3])
+            self.moved += bool(there)
+
+    async def play(self, count: int) -> None:
+        sides = self.random.choice(("A", "B", "AB", "AB"))
+        for number in range(count):
+            for alias in sides:
+                if "orders" in self.world.on[alias].cluster.topics:
+                    values_ = [b"%s%d-%d" % (alias.encode(), number, each) for each in range(150)]
+                    self.world.on[alias].produce("orders", 0, *values_[: self.random.choice((1, 3, 150))])
+            await self.random.choices(list(self.steps), list(self.steps.values()))[0]()
+            for _ in range(self.random.randrange(8)):
+                await self.world.pause(1)
+                self.check()
+
+    async def commit(self) -> None:
+        group, home = self.random.choice(list(HOMES.items()))
+        if "orders" in (on := self.world.on[home]).cluster.topics:
+            on.commit(group, "orders", {0: self.random.randint(0, on.ends("orders")[0])})
+            self.has_read[group] |= self.read_by(group, home)
+
+    async def kill(self) -> None:
+        name = self.random.choice([each for each in self.world.services if "configsync" not in each])
+        await self.world.kill(name)
+        await self.world.pause(self.random.choice((0, 20 * self.random.random())))
+        file = self.world.file.with_name("back.properties") if name.endswith("2") else self.world.file
+        self.world.start(name, arguments=("--config", str(file)))
+
+    async def kill_tasks(self) -> None:
+        if self.world.tasks is not None:
+            await self.world.kill_tasks()
+
+    async def lose(self) -> None:
+        faults = self.world.kafka[self.random.choice("AB")].faults
+        faults.begin(times=2, loses=self.random.choice(list(Loss)), seconds=20)
+
+    async def create_again(self) -> None:
+        cluster = self.world.on[self.random.choice("AB")].cluster
+        cluster.delete_topic("orders")
+        await self.world.pause(self.random.choice((0, 2 * self.random.random())))
+        if "orders" not in cluster.topics:
+            cluster.create_topic("orders")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_group_is_ahead_whatever_fails_of_two_files(tmp_path: Path, seed: int) -> None:
+    """Also where a topic is created again: neither file is told by the other one."""
+
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=seed, file=ONE_WAY) as world:
+            start_both(world, "configsync", "source", "checkpoint")
+            await (fate := Fate(world, seed)).play(40)
+            assert fate.moved, "a group got a place"
 
     live(life())

@@ -14,7 +14,7 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches.transformed import ChangeRecords
-from twinlog.config import ClientConfig
+from twinlog.config import ClientConfig, OffsetSyncsLocation
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.ports import OffsetSpec, Outage
@@ -22,6 +22,8 @@ from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.lookups import open_transactions
 from twinlog.model import ClusterAlias, Flow, TopicPartition
+from twinlog.policy import offset_syncs_topic
+from twinlog.policy.internal_topics import sync_history_topic
 from twinlog.service.app import ServiceContext, ServiceParts
 from twinlog.service.errors_wire import error_from_rpc
 from twinlog.service.feeds.pages import every
@@ -46,6 +48,8 @@ from twinlog_checkpoint.groups.instruments import observe_flows
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
+from twinlog_checkpoint.translation.sync_history_log import SyncHistoryLog
+from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import Verdict
 from twinlog_checkpoint.translators import FlowClusters, SharedDependencies
 
@@ -189,6 +193,10 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         try:
             found = await asyncio.to_thread(with_flow, context.configuration, back)
             if found is None:
+                entry = flows[Flow(back.target, back.source)].entry
+                if not entry.policy.tracks_topic_sources:
+                    around.tails[back] = tail = await _syncs_of_other_file(context, entry)
+                    loops[f"offset syncs {back}"] = tail.run
                 continue
             entry = checkpoint_flow(found.flow(back))
         except ConfigError as error:
@@ -207,7 +215,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         elsewhere[back] = replace(parts, rules=follower)
         loops[f"offset syncs {back}"] = parts.checkpointer.tail.run
         loops[f"rules {back}"] = follower.run
-    around.parts.update({**elsewhere, **flows})
+    around.tails.update({flow: each.checkpointer.tail for flow, each in (elsewhere | flows).items()})
     moves = assemble_moves(flows, around, elsewhere=elsewhere, unknown=unknown)
     for flow, served in moves.items():
         loops[f"moves of {flow}"] = served.host.run
@@ -226,6 +234,28 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops=loops,
         grpc=[service],
         first_pass_done=lambda flow: flows[flow].checkpointer.passes > 0,
+    )
+
+
+async def _syncs_of_other_file(context: ServiceContext, entry: CheckpointFlow) -> SyncTail:
+    """Of a flow back that this file does not have: where this file would put them."""
+    back, clients = Flow(entry.flow.target, entry.flow.source), entry.clients
+    on_source = entry.settings.offset_syncs_location is OffsetSyncsLocation.SOURCE
+    target = await context.clusters.get(clients.source_reader)
+    return SyncTail(
+        flow=back,
+        cluster=await context.clusters.get(clients.target_reader) if on_source else target,
+        topic=offset_syncs_topic(entry.policy, back, entry.settings.offset_syncs_location).topic,
+        kept=SyncHistoryLog(
+            flow=back,
+            topic=sync_history_topic(back.source),
+            replication_factor=entry.settings.topic_replication_factor,
+            admin=target,
+            reader_cluster=target,
+        ),
+        may_be_absent=True,
+        is_wanted=asyncio.Event(),
+        clock=context.clock,
     )
 
 

@@ -17,15 +17,14 @@ from twinlog.errors import TwinlogError
 from twinlog.kafka.ports import KafkaCluster, Outage
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import target_partition
-from twinlog.policy import ReplicationPolicy
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.config import CheckpointFlow
-from twinlog_checkpoint.flow.parts import FlowParts, named_origin, original_of, pairs_of_copy
+from twinlog_checkpoint.flow.parts import named_origin, original_of, pairs_of_copy
 from twinlog_checkpoint.groups.directory import KnownTopics, TopicChoice
 from twinlog_checkpoint.moves.planning.decision import CopyStates
 from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied, PresentTopics
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
-from twinlog_checkpoint.translation.history import PairHistory
+from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
 from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
 from twinlog_checkpoint.translation.sync_tail import SyncTail
@@ -63,8 +62,8 @@ class SharedDependencies:
     """Every cluster of the configuration."""
     copy_states: CopyStates
     """Asks the source service for the state of the copies."""
-    parts: dict[Flow, FlowParts] = field(default_factory=dict)
-    """Of all flows that can be read here; filled once they are assembled."""
+    tails: dict[Flow, SyncTail] = field(default_factory=dict)
+    """Of all flows that can be read here, also those of other files; filled once they are assembled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,21 +190,25 @@ def _both_ways(
         found = await present.look(originals.values())
         return {copy: found[original].reversed() for copy, original in originals.items()}
 
+    def tail_back() -> SyncTail | None:
+        found = around.tails.get(reverse)
+        if found is not None and found.is_wanted is not None:
+            found.is_wanted.set()
+            return found if found.blocker is None or found.store.read_to_end else None
+        return found
+
     def floors(ids: TopicIds) -> tuple[FloorRule, FloorRule] | None:
         """By the syncs of this flow, from offsets of its source; and by those of the flow back."""
-        there = around.parts.get(reverse)
+        there = tail_back()
         if there is None:
             return None
-        back_tail = there.checkpointer.tail
-        return _from_source(tail, ids), _from_copy(reverse, there.entry.policy, back_tail, ids.reversed())
+        return _from_source(tail, ids), _from_copy(there, ids.reversed(), copy_of)
 
     def floors_back(ids: TopicIds) -> tuple[FloorRule, FloorRule] | None:
-        there = around.parts.get(reverse)
+        there = tail_back()
         if there is None:
             return None
-        return _from_source(there.checkpointer.tail, ids), _from_copy(
-            flow, entry.policy, tail, ids.reversed()
-        )
+        return _from_source(there, ids), _from_copy(tail, ids.reversed(), partial(original_of, entry.policy))
 
     return (
         BothWaysTranslator(
@@ -247,8 +250,15 @@ def _from_source(tail: SyncTail, ids: TopicIds) -> PairsFloor:
     return PairsFloor(lambda: tail.store.read_to_end, pairs, only_vouched=True)
 
 
-def _from_copy(flow: Flow, policy: ReplicationPolicy, tail: SyncTail, ids: TopicIds) -> PairsFloor:
-    pairs = partial(pairs_of_copy, flow, policy, tail, lambda _topic: ids)
+def _from_copy(
+    tail: SyncTail, ids: TopicIds, original: Callable[[TopicPartition], TopicPartition]
+) -> PairsFloor:
+    """By the same, from offsets of the copy."""
+
+    def pairs(copy: TopicPartition) -> ReversedPairs | None:
+        known = tail.history.begun(original(copy), ids)
+        return ReversedPairs(known) if known.topic_ids == ids else None
+
     return PairsFloor(lambda: tail.store.read_to_end, pairs, only_vouched=True)
 
 

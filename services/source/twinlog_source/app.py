@@ -65,6 +65,7 @@ from twinlog_source.records.pipe import record_pipe
 from twinlog_source.records.reach import Reach, over_network
 from twinlog_source.records.trial import TransformTrial
 from twinlog_source.task.writing.transport import producer_settings
+from twinlog_source.topics.flow_back import FlowBack
 from twinlog_source.topics.id_tables import IdTables
 from twinlog_source.topics.open_transactions import OpenTransactions
 from twinlog_source.topics.origins import Origins
@@ -147,6 +148,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
         for flow in flows
         if flow.expressions is not None
     }
+    back = await _flows_back(context, flows, drivers, stack)
     observe_flows(context.meter, list(drivers.values()))
     loops: dict[str, Loop] = {}
     for flow, driver in drivers.items():
@@ -175,6 +177,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
                     moves=moves,
                     trials=trials,
                     clusters=context.clusters,
+                    back=back,
                     lent_workers=runner.lent_workers,
                     borrower=Borrower(
                         pool=runner,
@@ -394,6 +397,24 @@ async def _driver(
         epoch_seconds=flow.settings.epoch_seconds,
         longest_epoch_seconds=flow.settings.longest_epoch_seconds,
     )
+
+
+async def _flows_back(
+    context: ServiceContext,
+    flows: Sequence[SourceFlow],
+    drivers: Mapping[Flow, FlowDriver],
+    stack: AsyncExitStack,
+) -> dict[Flow, FlowBack]:
+    """Those that the file does not have, of flows that keep names."""
+    found = {}
+    for each in flows:
+        back = Flow(each.flow.target, each.flow.source)
+        if each.policy.tracks_topic_sources or any(partner.flow == back for partner in each.partners):
+            continue
+        sources = await context.clusters.get(each.clients.source_consumer)
+        reader = await stack.enter_async_context(sources.reader(read_committed=True))
+        found[back] = FlowBack(ids=drivers[each.flow].state.origins.ids, reader=reader)
+    return found
 
 
 async def _monitor(

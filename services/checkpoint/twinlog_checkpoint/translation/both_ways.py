@@ -38,6 +38,10 @@ _NOT_TOLD = (
     f"{_BOTH}: there is no offset sync of one way, and its flow has not told for {SETTLED_SECONDS:g} s how"
     " far it has copied (twinlog status)"
 )
+_NOT_READ = (
+    f"{_BOTH}, and the offset syncs of the flow back cannot be read here: grant READ on"
+    " mm2-offset-syncs.*.internal, or put both flows into one file"
+)
 
 
 class Copied(NamedTuple):
@@ -62,16 +66,6 @@ class BothFlows(NamedTuple):
 
     def reversed(self) -> "BothFlows":
         return BothFlows(self.back, self.out)
-
-    @property
-    def copied_nothing_out(self) -> bool:
-        """Where the flow back has written a copy that is preserved, there was nothing to copy. An empty copy
-        says nothing: it is preserved until somebody writes."""
-        if self.out is None:
-            return False
-        if self.out.end is not None or self.back is None:
-            return self.out.end == 0
-        return self.back.is_preserved and bool(self.back.end)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -174,7 +168,8 @@ class BothWaysTranslator:
         # What is learned after this is of the topics with these ids, or says of which it is.
         present = await self.present({partition.topic for partition in partitions})
         # The ends there and the positions come first: what is written here later is not counted as read.
-        there = await self.there.bounds({self.counterpart(each) for each in partitions})
+        counterparts = {self.counterpart(each) for each in partitions}
+        there = await bounds_or_errors(self.there.admin, counterparts, OffsetSpec.LAST_STABLE)
         out, back = await self.told(), await self.told_back()
         # Also what lies behind an open transaction: records were copied to there that nobody has read.
         here = await bounds_or_errors(self.here.admin, partitions, OffsetSpec.LATEST)
@@ -213,7 +208,7 @@ class BothWaysTranslator:
             again = min(position.next_offset, there.end - there.begin(offset))
             return _told(Verdict.UP_TO_DATE, offset, there, f"{AT_END}{_again(again)}")
         if floors is None:
-            return without_floor(f"{_BOTH}, and the offset syncs of the flow back are not known here")
+            return without_floor(_NOT_READ)
         out = self._bound(floors[0], position, there, flows, settled and settled.end)
         back = self._bound(floors[1], position, there, flows.reversed(), settled and settled.copied)
         for each in (out, back):
@@ -245,18 +240,22 @@ class BothWaysTranslator:
             )
         if answer.verdict is not Verdict.NO_SYNC:
             return answer
+        # A copy that keeps the offsets has only what came from its source. An empty one says nothing: it is
+        # preserved until somebody writes.
+        kept = (flows.back.end or 0) if flows.back is not None and flows.back.is_preserved else 0
+        nothing_until = settled if flows.out is not None and flows.out.end == 0 else None
+        if kept or nothing_until is not None:
+            message, bound = "nothing was copied that way", max(kept, nothing_until or 0)
+            return Translation(verdict=Verdict.FLOOR, downstream_offset=bound, message=message)
         if settled is None or flows.out is None:
             return without_floor(_NOT_TOLD)
-        if not flows.copied_nothing_out:
-            message = "offset syncs of what was copied that way may be lost: from the start"
-            return Translation(
-                verdict=Verdict.FLOOR,
-                downstream_offset=there.start,
-                message=message,
-                between=position.next_offset,
-            )
-        message = "nothing was copied that way"
-        return Translation(verdict=Verdict.FLOOR, downstream_offset=settled, message=message)
+        message = "offset syncs of what was copied that way may be lost: from the start"
+        return Translation(
+            verdict=Verdict.FLOOR,
+            downstream_offset=there.start,
+            message=message,
+            between=position.next_offset,
+        )
 
 
 def _read_again(bounds: Collection[Translation], read: int, there: LogBounds, begin: int) -> int:

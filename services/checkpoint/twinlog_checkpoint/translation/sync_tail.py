@@ -15,6 +15,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import OffsetSyncStore
 from twinlog.service.runtime import Backoff, retrying_loop
+from twinlog.service.waiting import wait_for_any
 from twinlog.wire import OffsetSync, TopicIds, decode_offset_sync
 from twinlog.wire.topic_ids import topic_ids_of
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
@@ -55,6 +56,8 @@ class SyncTail:
     """Of a source topic and its copy now, for syncs that name none; None = not known."""
     may_be_absent: bool = False
     """Without the topic nothing has been copied yet. False for a flow of this process, which creates it."""
+    is_wanted: asyncio.Event | None = None
+    """Nothing is read before it is set; None = it is read at once."""
     blocker: TwinlogError | None = None
     """Why the topic cannot be read just now; None when it can."""
     _reading: bool = False
@@ -100,6 +103,8 @@ class SyncTail:
         return "" if self.blocker is None else f"{self.topic} cannot be read: {self.blocker}"
 
     async def run(self, stop: asyncio.Event) -> None:
+        if self.is_wanted is not None:
+            await wait_for_any(stop, self.is_wanted)
         async with self.cluster.reader(read_committed=False) as reader:
             scan = LogScan(admin=self.cluster, reader=reader, topic=self.topic, end=OffsetSpec.LATEST)
             await retrying_loop(

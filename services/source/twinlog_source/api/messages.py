@@ -18,6 +18,7 @@ from twinlog.service.api_values import (
     timestamp,
 )
 from twinlog.service.clusters import ClusterStatus
+from twinlog.service.owner.name import OwnerReason
 from twinlog.verify.standing import ProofStanding
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.moves import Move
@@ -36,6 +37,7 @@ from twinlog_source.partitions.standing import (
 )
 from twinlog_source.reasons import HELD, PartitionReason
 from twinlog_source.records.trial import Tried
+from twinlog_source.topics.flow_back import CopiedBack
 
 LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, the last one of a Timestamp; a record may claim a later one."""
@@ -180,6 +182,20 @@ def _tell_of_others(status: pb.PartitionStatus, row: PartitionRow) -> None:
     if row.foreign_acknowledged_by:
         status.foreign_acknowledged_by = row.foreign_acknowledged_by
         status.foreign_acknowledged_at.CopyFrom(timestamp(row.foreign_acknowledged_at_ms))
+
+
+def copied_back_message(flow: Flow, copied: CopiedBack) -> pb.PartitionStatus:
+    return pb.PartitionStatus(
+        flow=flow_message(flow),
+        source=partition_message(copied.partition),
+        position=copied.position,
+        source_end_offset=-1,
+        slot=-1,
+        target_end=copied.target_end,
+        source_topic_id=copied.topic_id,
+        target_topic_id=copied.target_topic_id,
+        reason=OwnerReason.OWNED_ELSEWHERE,
+    )
 
 
 def _source_topic_id(driver: FlowDriver, topic: str) -> str:

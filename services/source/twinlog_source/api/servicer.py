@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb
@@ -12,13 +13,14 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow
 from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
-from twinlog.service.api_values import flow_message, named
+from twinlog.service.api_values import flow_message, flow_of, named
 from twinlog.service.clusters import Clusters
 from twinlog.service.feeds.pages import checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
 from twinlog.service.owner.name import one_of_each_owner
 from twinlog_source.api.messages import (
     change_message,
+    copied_back_message,
     flow_status,
     foreign_message,
     gap_message,
@@ -36,6 +38,7 @@ from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import standing_of
 from twinlog_source.records.trial import TransformTrial
+from twinlog_source.topics.flow_back import FlowBack
 
 MOST_TRIED = 1_000
 MOST_SHOWN = 10
@@ -50,15 +53,17 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         moves: Mapping[Flow, PositionMoves],
         trials: Mapping[Flow, TransformTrial],
         clusters: Clusters,
+        back: Mapping[Flow, FlowBack] = MappingProxyType({}),
         borrower: Borrower | None = None,
         lent_workers: Callable[[Flow], Mapping[str, int]] = lambda _: {},
         calibrate: Callable[..., Awaitable[calibration.Calibration]] = calibration.calibrate,
     ) -> None:
-        """`lent_workers`: how many copy for a flow on cores of other processes, by their names."""
+        """`back`: flows that other files may have. `lent_workers`: how many copy for a flow on cores of other
+        processes, by their names."""
         self._operations, self._moves = flows, moves
         self._borrower, self._lent_workers = borrower, lent_workers
         self._drivers = {flow: operations.driver for flow, operations in flows.items()}
-        self._trials, self._calibrate = trials, calibrate
+        self._trials, self._calibrate, self._back = trials, calibrate, back
         self._clusters = clusters
 
     async def ListFlows(  # noqa: N802
@@ -117,6 +122,8 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
     async def ListPartitions(  # noqa: N802
         self, request: pb.ListPartitionsRequest, context: Context
     ) -> pb.ListPartitionsResponse:
+        if request.HasField("flow") and (flow := flow_of(request.flow)) in self._back:
+            return await self._copied_back(flow, request)
         if request.from_owner:
             refuse_on_standby(named(self._drivers, request.flow))
         flows = self._told_here(self._asked(request), request)
@@ -145,6 +152,20 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
         )
         answer.partitions.extend(page)
         return answer
+
+    async def _copied_back(self, flow: Flow, request: pb.ListPartitionsRequest) -> pb.ListPartitionsResponse:
+        """Of a flow of another file, by its log: all that others count on, and nothing that only its owner
+        knows."""
+        after, size = key_of(request.page_token, _PARTITION), checked_page_size(request.page_size)
+        rows = (each for each in await self._back[flow].told() if request.source_topic in ("", each[0].topic))
+        page, token = page_behind(
+            rows,
+            after,
+            key=lambda each: _key(flow, *each.partition),
+            message=lambda each: copied_back_message(flow, each),
+            size=size,
+        )
+        return pb.ListPartitionsResponse(partitions=page, next_page_token=token)
 
     async def PauseReplication(  # noqa: N802
         self, request: pb.PauseReplicationRequest, context: Context

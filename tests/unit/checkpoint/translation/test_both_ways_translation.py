@@ -11,7 +11,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire import TopicIds
-from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothFlows, BothWaysTranslator, Copied
+from twinlog_checkpoint.translation.both_ways import SETTLED_SECONDS, BothWaysTranslator, Copied
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import OffsetPair, PairHistory
 from twinlog_checkpoint.translation.translation import (
@@ -207,13 +207,26 @@ async def test_a_log_without_a_leader_says_nothing_of_an_offset(cluster: str, ve
     assert (answer.verdict, answer.downstream_offset) == (verdict, None)
 
 
-@pytest.mark.parametrize(("own", "told"), [(3, True), (0, False), (None, False)])
-def test_a_flow_back_from_a_copy_that_keeps_the_offsets_had_nothing_to_copy(
-    own: int | None, told: bool
+@pytest.mark.parametrize(("kept", "offset"), [(3, 3), (2, 2), (0, 0), (None, 0)])
+async def test_a_flow_back_from_a_copy_that_keeps_the_offsets_had_nothing_to_copy(
+    kept: int | None, offset: int
 ) -> None:
-    """After a kill it is not known what it wrote. An empty copy keeps all offsets."""
-    there = Copied(4, own, TopicIds("a", "b"), is_preserved=True)
-    assert BothFlows(Copied(2, None, TopicIds("b", "a")), there).copied_nothing_out is told
+    """After a kill it is not known what it wrote, or one of another file has not stored how far it was. An
+    empty copy keeps all offsets."""
+    rig = Rig(own=kept, back=None)
+    translator = await rig.translator()
+    out = PairHistory()
+    out.on_sync(OffsetPair(2, 2))
+    translator.floors = lambda _ids: (by_syncs(out), NoSync())
+
+    async def told() -> Mapping[TopicPartition, Copied]:
+        return {P: Copied(4, kept, TopicIds("a", "b"), is_preserved=True)}
+
+    translator.told = told
+    place = SourcePosition(partition=P, next_offset=3)
+    await translator.translate([place])
+    rig.clock.advance(SETTLED_SECONDS)
+    assert (await translator.translate([place]))[place].downstream_offset == offset
 
 
 @pytest.mark.parametrize(("back", "verdict"), [(4, Verdict.UP_TO_DATE), (5, Verdict.NO_SYNC)])
