@@ -13,6 +13,7 @@ from simulated.both_ways_rig import (
     both_have_all,
     orders_on_all,
     skipped,
+    stands_still,
     values,
     verified,
     write,
@@ -125,6 +126,32 @@ def test_lagging_groups_get_a_place_though_the_flow_back_is_of_another_file(
                 (place,) = there.committed(group).values()
                 assert not skipped(world, group)
                 assert 400 < len([seen for seen in there.read("orders") if seen.offset < place]) <= 1000
+
+    live(life())
+
+
+@pytest.mark.parametrize("away", ["", "source", "source 2"])
+def test_a_topic_that_is_created_again_gets_everything_though_the_flow_back_is_of_another_file(
+    tmp_path: Path, away: str
+) -> None:
+    """The flow back may not have seen the new topic yet; a process that starts has asked nothing before."""
+
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=21, file=ONE_WAY) as world:
+            back = start_both(world, "configsync", "source")
+            await write(world, range(20), partitions=1)
+            await all_once(world, 40)
+            if away:
+                await world.kill(away)
+            world.on["B"].cluster.delete_topic("orders")
+            world.on["B"].cluster.create_topic("orders")
+            await write(world, range(20, 40), partitions=1)
+            if away:
+                world.start(away, arguments=("--config", str(back if away.endswith("2") else world.file)))
+            await world.until(lambda: both_have_all(world))
+            await stands_still(world)
+            assert both_have_all(world)
+            assert len(values(world, "A")) == 80
 
     live(life())
 

@@ -59,9 +59,10 @@ class Origins:
 
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
         """Whether another flow copies the target topic back to the source topic. One of another file is known
-        by what its positions topic said at the last look."""
+        by what its positions topic said at the last look: by the name, for it may not have seen yet that the
+        target topic was created again."""
         return self._file_has_back(topic) or any(
-            (mark := table.topic_of(topic)) is not None and mark.topic_id == topic.target_topic_id
+            (mark := table.topic_of(topic)) is not None and mark.topic == topic.target_topic
             for table in self.ids.tables.values()
             if self.ids.is_back(table)
         )
@@ -123,6 +124,9 @@ class Origins:
                 at_end[partition] = TopicPartition(topic.target_topic, partition.partition)
         if not new:
             return
+        if any(partition in self.control.origins for partition in new):
+            # What a topic that was created again gets depends on whether it is copied both ways.
+            await self.ids.read()
         await confirm()
         ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
         for partition, copy in at_end.items():
