@@ -310,7 +310,7 @@ class FlowState:
         """Whether the next epoch should begin now, because the partitions to copy are not those of the plan.
         Raises KafkaError."""
         now, is_changed = self.clock.monotonic(), self.topics_changed.is_set()
-        is_whole = planned == self.table.rows.keys()
+        is_whole = len(planned) == len(self.table.rows)
         if not self._recheck.is_due(now, news=self.table.news, is_whole=is_whole, is_changed=is_changed):
             return False
         self.topics_changed.clear()
