@@ -155,7 +155,7 @@ class MoveCall:
         if self.call.in_json:
             print_json_line(decided(checks))
         elif overall(checks) == NO_GO:
-            say(f"{verdict_words(checks)}; it goes on, as --yes says", err=True)
+            say(f"{verdict_words(checks)}; nobody is asked, as --yes says", err=True)
 
     def run(self, options: pb2.MoveOptions, *, yes: bool) -> None:
         """Ask for confirmation, then run the move. Exits with 1 unless the move is complete.

@@ -291,7 +291,7 @@ def test_a_reversal_goes_on_in_spite_of_a_no_go_and_ends_where_the_plan_is_block
     words = ["reverse", "A->B", "--execute", "--yes"]
     told = contextvars.copy_context().run(cli_run, words, recorded)
     assert told.startswith("exit 1\n")
-    assert "it goes on, as --yes says" in told
+    assert "nobody is asked, as --yes says" in told
     assert "B is away (MOVE_BLOCKED)" in told
     changed = [each for each in recorded.asked if each.startswith(("UpdateRules", "Pause", "RunFailover"))]
     assert [each.partition(" ")[0] for each in changed] == ["UpdateRules", "RunFailover"]
