@@ -18,7 +18,9 @@ from simulated.both_ways_rig import (
     verified,
     write,
 )
+from simulated.test_whose_copies import deny_reading
 from simulated.world import World, live
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.model import Flow
@@ -126,6 +128,29 @@ def test_lagging_groups_get_a_place_though_the_flow_back_is_of_another_file(
                 (place,) = there.committed(group).values()
                 assert not skipped(world, group)
                 assert 400 < len([seen for seen in there.read("orders") if seen.offset < place]) <= 1000
+
+    live(life())
+
+
+def test_without_a_right_on_the_offset_syncs_of_the_other_file_a_lagging_group_says_what_to_do(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=5, file=ONE_WAY) as world:
+            deny_reading(world.on["B"].cluster, "mm2-offset-syncs.A.internal")
+            start_both(world, "configsync", "source", "checkpoint")
+            await write(world, range(20), partitions=1)
+            await all_once(world, 40)
+            world.on["A"].commit("everything", "orders", {0: 10})
+            await world.pause(60)
+            told = (await world.groups())["everything", "orders", 0]
+            assert told.verdict == pb2.VERDICT_NO_SYNC
+            assert (
+                "grant READ on mm2-offset-syncs.*.internal, or put both flows into one file" in told.message
+            )
+            world.on["B"].cluster.authorizer = None
+            await world.until(partial(world.on["B"].committed, "everything"))
+            assert not skipped(world, "everything")
 
     live(life())
 

@@ -12,6 +12,7 @@ from simulated.test_steering import scope
 from simulated.world import World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.model import TopicPartition
+from twinlog.testing.broker import Cluster
 from twinlog.testing.broker.acls import (
     CLUSTER_NAME,
     Acl,
@@ -182,15 +183,19 @@ def a_producer(world: World, producer_id: int) -> ProducerFact:
 
 
 def unreadable(world: World) -> None:
+    deny_reading(world.on["B"].cluster, TABLE)
+
+
+def deny_reading(cluster: Cluster, topic: str) -> None:
     everything = [(Resource.TOPIC, "*"), (Resource.GROUP, "*"), (Resource.TRANSACTIONAL_ID, "*")]
     allowed = [(resource, name, Operation.ALL, Permission.ALLOW) for resource, name in everything]
     allowed.append((Resource.CLUSTER, CLUSTER_NAME, Operation.ALL, Permission.ALLOW))
-    authorizer = world.on["B"].cluster.authorizer = Authorizer()
+    authorizer = cluster.authorizer = Authorizer()
     authorizer.add(
         Acl(resource, name, Pattern.LITERAL, "User:*", "*", operation, permission)
         for resource, name, operation, permission in [
             *allowed,
-            (Resource.TOPIC, TABLE, Operation.READ, Permission.DENY),
+            (Resource.TOPIC, topic, Operation.READ, Permission.DENY),
         ]
     )
 

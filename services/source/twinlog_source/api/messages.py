@@ -188,6 +188,7 @@ def copied_back_message(flow: Flow, copied: CopiedBack) -> pb.PartitionStatus:
     return pb.PartitionStatus(
         flow=flow_message(flow),
         source=partition_message(copied.partition),
+        state=pb.PARTITION_STATE_WAITING,
         position=copied.position,
         source_end_offset=-1,
         slot=-1,

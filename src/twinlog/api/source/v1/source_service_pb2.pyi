@@ -1349,7 +1349,9 @@ class ListPartitionsRequest(_message.Message):
     """
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
-        """Only this flow; all when absent."""
+        """Only this flow; all when absent. Of a flow of another file that copies this one's topics back: what its
+        positions topic says.
+        """
 
     @_builtins.property
     def from_owner_of(self) -> _types_pb2.Flow:
