@@ -6,6 +6,11 @@ around what it lost show that there is nothing between them.
 
 Compares both logs from a pair of offsets on, as far as a budget goes; what is found is kept as pairs.
 
+Of records that are equal in everything a copy may lack any. All are told apart only where both logs have
+equally many up to the next known pair, or to their ends. Otherwise a place counts as found only if no record
+of the source before it is equal to one behind it: then each record of the copy is on its side, whichever it
+is.
+
 What is known is not believed blindly: a pair whose records differ is no pair (a topic was created again and
 its syncs have not come yet), so nothing is answered from it.
 """
@@ -21,10 +26,23 @@ from twinlog.comparison.records import Entry
 from twinlog.comparison.sides import AskEnds, Chunk, Extend, Extended, Read
 from twinlog_checkpoint.translation.history import OffsetPair, Pairs
 from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, ComparedPartition
-from twinlog_checkpoint.translation.walk import LOST, Answer, EntryCheck, Outcome, Walk, same_record
+from twinlog_checkpoint.translation.walk import (
+    LOST,
+    Answer,
+    EntryCheck,
+    Outcome,
+    Repeats,
+    Walk,
+    same_record,
+)
 
 MOST_WINDOW = 1 << 14
 """Records of each side held to find the way again."""
+_NEAR_OFFSETS = 2_000
+"""Up to here behind a wanted offset the next one is answered by the same walk, and a walk goes on to what
+proves it: a known pair, or both ends."""
+_AROUND_OFFSETS = 512
+"""So far around a place equal records of the source are looked for."""
 _PAIRS_TO_CHECK = 4
 
 
@@ -35,6 +53,7 @@ class PairWalks:
     here: ComparedPartition
     there: ComparedPartition
     pairs: Pairs
+    copy_is_here: bool = False
     _pairs_check: EntryCheck | None = field(default=None)
     """What the newest pairs say of all of them; None = not asked yet."""
 
@@ -109,27 +128,86 @@ class PairWalks:
             source_compacted=True,
             target_compacted=True,
         )
-        next_pair = self.pairs.above(min(wanted) - 1)
+        above = None if entry is None else self.pairs.above(entry.upstream)
+        goal = self.here.bounds.end if above is None else above.upstream
+        to_goal = [goal] if entry is not None and goal - max(wanted) <= _NEAR_OFFSETS else []
         walk = Walk(
             bounds=bounds,
-            wanted=deque(sorted(set(wanted))),
+            wanted=deque(sorted({*wanted, *to_goal})),
             pinned=pinned,
             entry=entry,
-            next_pair=next_pair,
+            next_pair=self.pairs.above(min(wanted) - 1),
         )
         generation = self.pairs.generation
+        learned: Sequence[OffsetPair] = walk.kept
         try:
             await self._compare(walk)
             walk.finish()
+            if entry is not None and not walk.has_no_times and not await self._is_even(walk, above):
+                await self._look_for_repeats(walk, above)
+            walk.answers = {offset: walk.answers[offset] for offset in wanted if offset in walk.answers}
+            learned = [
+                *walk.kept,
+                *(pair for pair in walk.learned if above is None or pair.upstream <= above.upstream),
+            ]
         finally:
             # Also what was found before the budget was spent: the next walk starts there.
             # What was entered without a pair may be among records that look alike.
-            is_placed = entry is not None or (walk.is_even is True and not walk.differences)
-            if is_placed and self._is_believed(walk) and walk.is_sure and self.pairs.generation == generation:
-                for pair in (*walk.learned, walk.last_match):
-                    if pair is not None:
-                        self.pairs.on_verified(pair)
+            if entry is not None and self._is_believed(walk) and walk.is_sure:
+                for pair in learned if self.pairs.generation == generation else ():
+                    self.pairs.on_verified(pair)
         return walk
+
+    async def _is_even(self, walk: Walk, above: OffsetPair | None) -> bool:
+        """Whether both logs have the same records, and equally many, from where they were entered to the next
+        known pair, or to both ends: then no equal records were taken for each other."""
+        last = walk.last_match
+        if walk.differences or walk.is_lost or last is None:
+            return False
+        if above is not None:
+            return walk.answers.get(above.upstream) == Answer(Outcome.MATCH, above.downstream)
+        return (
+            await self.here.first(last.upstream + 1) is None
+            and await self.there.first(last.downstream + 1) is None
+        )
+
+    async def _look_for_repeats(self, walk: Walk, above: OffsetPair | None) -> None:
+        """Find the equal records of the source around what was found; what they leave open is not learned."""
+        places = {self._in_source(pair) for pair in walk.learned}
+        for offset, answer in walk.answers.items():
+            if answer.offset is not None:
+                places.add(answer.offset if self.copy_is_here else offset)
+        if places:
+            walk.repeats = await self._repeats(walk, min(places), max(places), above)
+        walk.learned = [pair for pair in walk.learned if walk.repeats.names(self._in_source(pair))]
+
+    async def _repeats(self, walk: Walk, first: int, last: int, above: OffsetPair | None) -> Repeats:
+        source = self.there if self.copy_is_here else self.here
+        begin, stop = max(source.bounds.start, first - _AROUND_OFFSETS), last + _AROUND_OFFSETS
+        if walk.entry is not None:
+            begin = max(begin, self._in_source(walk.entry) + 1)
+        if above is not None:
+            stop = min(stop, self._in_source(above))
+        repeats = Repeats()
+
+        def is_behind(entry: Entry) -> bool:
+            if entry.offset < stop:
+                repeats.add(entry[1:4], entry.offset)
+            return entry.offset >= stop
+
+        await source.find(begin, is_behind)
+        return repeats
+
+    def _in_source(self, pair: OffsetPair) -> int:
+        return pair.downstream if self.copy_is_here else pair.upstream
+
+    def is_sure(self, walk: Walk, offset: int, answer: Answer) -> bool:
+        """Whether no other place agrees with what both logs have."""
+        if not self.copy_is_here:
+            return walk.repeats.divide_at(offset)
+        # Of a copy the record itself has to be told apart: its original, or that of the last one before.
+        at_end = answer.outcome is Outcome.AT_END
+        return answer.offset is not None and walk.repeats.names(answer.offset - at_end)
 
     async def _compare(self, walk: Walk) -> None:
         comparison = Comparison(
@@ -148,6 +226,17 @@ class PairWalks:
             except StopIteration:
                 return
             answer = await self._answer(asked, sizes)
+            await self._pass_milestone(walk)
+
+    async def _pass_milestone(self, walk: Walk) -> None:
+        """Keep what was found far before, in case the budget does not suffice."""
+        at, last = walk.milestone, walk.last_match
+        if at is None or last is None or last.upstream < at.upstream + _AROUND_OFFSETS:
+            return
+        walk.milestone = None
+        place = self._in_source(at)
+        if walk.has_no_times or (await self._repeats(walk, place, place, None)).names(place):
+            walk.kept.append(at)
 
     async def _answer(self, asked: Read | Extend | AskEnds, sizes: dict[Side, int]) -> Chunk | Extended:
         if not isinstance(asked, Read):
@@ -165,8 +254,6 @@ def _at_most(answer: Answer, lowest: int | None) -> Answer:
     return Answer(Outcome.NOT_BEFORE, lowest)
 
 
-_TOGETHER_OFFSETS = 2_000
-"""Up to here behind a wanted offset the next one is answered by the same walk."""
 _MAX_JUMPS = 16
 """From survivor to survivor, before a compacted stretch is given up for this time."""
 _BEFORE_PAIR = 64
@@ -184,7 +271,9 @@ class Aligner:
     walks: PairWalks = field(init=False)
 
     def __post_init__(self) -> None:
-        self.walks = PairWalks(here=self.here, there=self.there, pairs=self.pairs)
+        self.walks = PairWalks(
+            here=self.here, there=self.there, pairs=self.pairs, copy_is_here=self.copy_is_here
+        )
 
     async def align(self, wanted: Sequence[int], answers: dict[int, Answer]) -> None:
         """Put an answer for each wanted offset into `answers`; those already there stay.
@@ -243,11 +332,14 @@ class Aligner:
             if answers[offset].outcome is Outcome.LOST:
                 await self._answer_between([offset], answers)
             return
+        above = self.pairs.above(offset)
         together = [offset]
         for other in sorted(set(wanted)):
-            if other - together[-1] <= _TOGETHER_OFFSETS and other not in answers:
+            if above is not None and other >= above.upstream:
+                break
+            if other - together[-1] <= _NEAR_OFFSETS and other not in answers:
                 together.append(other)
-        walk = await self.walks.walk_from(entry, together)
+        walk = await self._walk_from(entry, together)
         if walk.is_lost and walk.answers[offset].outcome is not Outcome.MATCH:
             reached, found = await self._among_survivors(offset, entry)
             if found.outcome is Outcome.MATCH:
@@ -260,6 +352,30 @@ class Aligner:
         )
         if lost:
             await self._answer_between(together, answers)
+
+    async def _walk_from(self, entry: OffsetPair, wanted: Sequence[int]) -> Walk:
+        """As that of `walks`. Where equal records leave open which of them the copy has, the answer is before
+        the first that may be unread."""
+        above = self.pairs.above(entry.upstream)
+        walk = await self.walks.walk_from(entry, wanted)
+        stop, most = self.here.bounds.end, self.there.bounds.end
+        if above is not None:
+            stop, most = above.upstream, above.downstream if await self._is_shown(above) else most
+        for offset, answer in walk.answers.items():
+            if answer.offset is None:
+                continue
+            if answer.offset > most or not self.walks.is_sure(walk, offset, answer):
+                until = min(answer.offset, most)
+                lowest = await self._lowest_equal(offset, until, entry.downstream + 1, stop)
+                walk.answers[offset] = Answer(
+                    Outcome.NOT_BEFORE, until if lowest is None else min(lowest, until)
+                )
+        return walk
+
+    async def _is_shown(self, pair: OffsetPair) -> bool:
+        """Whether both logs still have the record of a pair, which a walk then does not pass."""
+        here, there = await self.here.first(pair.upstream), await self.there.first(pair.downstream)
+        return here is not None and there is not None and OffsetPair(here.offset, there.offset) == pair
 
     async def _answer_between(self, offsets: Sequence[int], answers: dict[int, Answer]) -> None:
         """Answer those rising offsets for whose records the copy has none, by the next one that it has."""
@@ -313,21 +429,26 @@ class Aligner:
         walk = await self.walks.walk(self.here.bounds.start, self.there.bounds.start, [offset], pinned=True)
         answer = walk.answers[offset]
         if not walk.has_no_times:
-            answer = _at_most(answer, await self._lowest_equal(offset, answer))
+            answer = _at_most(answer, await self._lowest(offset, answer))
         if answer.outcome is Outcome.LOST and await self._is_first(offset):
             return Answer(Outcome.NOT_BEFORE, self.there.bounds.start)
         return answer
 
-    async def _lowest_equal(self, offset: int, answer: Answer) -> int | None:
-        """Before which no record lies there that is equal to one at or behind an offset here. Of a copy also
-        what was not copied yet comes behind it; what is gone there may have been its original."""
+    async def _lowest(self, offset: int, answer: Answer) -> int | None:
+        """As `_lowest_equal` without any pair; what is gone there may have been the original."""
         start = self.there.bounds.start
         if self.copy_is_here and start > 0:
             return start
-        until = self.there.bounds.end if answer.offset is None else answer.offset
-        equal = await self._first_equal(offset, self.here.bounds.end, start, until)
-        if equal is None and self.copy_is_here and answer.offset is not None:
-            last = await self.there.first(answer.offset - 1)
+        if answer.offset is None:
+            return await self._first_equal(offset, self.here.bounds.end, start, self.there.bounds.end)
+        return await self._lowest_equal(offset, answer.offset, start, self.here.bounds.end)
+
+    async def _lowest_equal(self, offset: int, until: int, start: int, stop: int) -> int | None:
+        """Before which, from `start` up to `until`, no record lies there that is equal to one between an
+        offset and `stop` here. Of a copy also what was not copied yet comes behind it."""
+        equal = await self._first_equal(offset, stop, start, until)
+        if equal is None and self.copy_is_here:
+            last = await self.there.first(until - 1)
             found = None if last is None else await self._first_of({last[1:4]}, start, until)
             return None if found is None else found + 1
         return equal
@@ -378,7 +499,7 @@ class Aligner:
             if pair is None or (entry is not None and pair.upstream <= entry.upstream):
                 break
             entry, offset = pair, max(here.offset, pair.upstream)
-            walk = await self.walks.walk_from(pair, [offset])
+            walk = await self._walk_from(pair, [offset])
             if not walk.is_lost or walk.answers[offset].outcome is Outcome.MATCH:
                 return offset, walk.answers[offset]
         return offset, LOST

@@ -21,8 +21,9 @@ from twinlog.comparison.results import Results
 from twinlog.comparison.sides import Window
 from twinlog_checkpoint.translation.history import OffsetPair
 
-_LEARN_EVERY = 256
-"""A pair is learned from every so many matches, so that the next walk starts nearer."""
+_FIRST_MILESTONE = 256
+"""A pair is kept after so many matches, then after twice as many each time, so that the next walk starts
+nearer."""
 
 
 class Outcome(Enum):
@@ -62,6 +63,27 @@ def same_record(here: Entry, there: Entry) -> bool:
     )
 
 
+@dataclass(slots=True)
+class Repeats:
+    """Equal records of the source, by the first and the last of each: content does not tell which of them a
+    copy has."""
+
+    _spans: dict[object, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, token: object, offset: int) -> None:
+        """Rising offsets."""
+        first, _ = self._spans.get(token, (offset, offset))
+        self._spans[token] = first, offset
+
+    def divide_at(self, place: int) -> bool:
+        """Whether no record before is equal to one at the place or behind it: each is on one side."""
+        return not any(first < place <= last for first, last in self._spans.values())
+
+    def names(self, place: int) -> bool:
+        """As `divide_at`, and the record there occurs once: its copy is no other's."""
+        return not any(first <= place <= last and first < last for first, last in self._spans.values())
+
+
 @dataclass(kw_only=True)
 class Walk(Results):
     """The answers for a rising series of offsets, from the results of a comparison that begins at or before
@@ -81,6 +103,12 @@ class Walk(Results):
     """The next known pair behind the first wanted offset: a walk without times goes on to it."""
     answers: dict[int, Answer] = field(default_factory=dict)
     learned: list[OffsetPair] = field(default_factory=list)
+    milestone: OffsetPair | None = None
+    """To be kept, if what follows it does not speak against it."""
+    kept: list[OffsetPair] = field(default_factory=list)
+    """Pairs far before those wanted: the next walk starts there if this one is cut off."""
+    repeats: Repeats = field(default_factory=Repeats)
+    """Of the source, around what was found; none where both logs have equally many records."""
     entry_check: EntryCheck = EntryCheck.UNSEEN
     first_match: OffsetPair | None = None
     last_match: OffsetPair | None = None
@@ -92,7 +120,8 @@ class Walk(Results):
     is_even: bool | None = None
     """Both logs show equally many records before `next_pair`; None: it was not reached."""
     _passed: int = 0
-    """Matches since a pair was learned."""
+    """Matches."""
+    _next_milestone: int = _FIRST_MILESTONE
 
     @property
     def has_no_times(self) -> bool:
@@ -219,9 +248,9 @@ class Walk(Results):
             self.answers[self.wanted.popleft()] = Answer(Outcome.MATCH, target[at])
         self.last_match = OffsetPair(source[-1], target[-1])
         self._passed += len(source)
-        if self._passed >= _LEARN_EVERY:
-            self._passed = 0
-            self.learned.append(self.last_match)
+        if self.milestone is None and self._passed >= self._next_milestone:
+            self._next_milestone = 2 * self._passed
+            self.milestone = self.last_match
 
 
 def _skips_some(source: Window, target: Window, pairs: Sequence[Pair]) -> bool:

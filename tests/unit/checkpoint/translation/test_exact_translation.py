@@ -74,10 +74,10 @@ async def test_far_from_any_sync_gaps_do_not_move_answers_ahead() -> None:
 
 async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_interval() -> None:
     logs = MirroredLogs(seed=6, exactly_once=True, offset_lag_max=1 << 40)
-    logs.produce(6000)
+    logs.produce(12_000)
     logs.copy()
     end = logs.source.log(ORIGIN, "end").end
-    exact = translator(logs, max_bytes=30_000)
+    exact = translator(logs, max_bytes=100_000)
     wanted = [end - 100]
     first = (await translate(exact, wanted))[end - 100]
     assert first.verdict is Verdict.FLOOR
