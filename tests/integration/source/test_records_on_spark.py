@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from hashlib import sha256
@@ -15,7 +15,7 @@ import pytest_asyncio
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
+from twinlog.batches.bodies import DecodedRecord, OpenRecord, decode_record, encode_body
 from twinlog.clock import SystemClock
 from twinlog.errors import StateError, TwinlogError
 from twinlog.model import Flow, TopicPartition
@@ -88,33 +88,81 @@ def _random_record(dice: random.Random) -> _Record:
     return some(), some(), tuple(headers)
 
 
-async def test_random_records_become_what_they_become_row_by_row(spark: SparkRunner) -> None:
-    swapped = Expressions(
-        topics=("orders",),
-        where="offset % 5 != 1 AND partition = 3 AND topic = 'orders'",
-        columns=(
-            ("key", "value"),
-            ("value", "key"),
-            ("headers", "reverse(headers)"),
-            ("timestamp", "timestamp + INTERVAL 1 SECOND"),
+def _as_text(name: bytes) -> bytes:
+    return name.decode(errors="replace").encode()
+
+
+def _swapped(record: DecodedRecord) -> DecodedRecord | str | None:
+    offset, ms, key, value, headers = record
+    if offset % 5 == 1:
+        return None
+    if not 0 <= ms < 2**62:
+        return "has no timestamp"
+    turned = tuple((_as_text(name), told) for name, told in reversed(headers))
+    return DecodedRecord(offset, ms + 1_000, value, key, turned)
+
+
+def _shortened(record: DecodedRecord) -> DecodedRecord | str | None:
+    offset, ms, key, value, headers = record
+    if value is None:
+        return None
+    if len(value) == 64:
+        return "is as long as none may be"
+    kept = tuple((_as_text(name), told) for name, told in headers if told is not None)
+    return DecodedRecord(offset, ms, None if key is None else key + value, value[1:4], kept)
+
+
+@pytest.mark.parametrize("seed", [20, 21])
+@pytest.mark.parametrize(
+    ("expressions", "row_by_row"),
+    [
+        (
+            Expressions(
+                topics=("orders",),
+                where="offset % 5 != 1 AND partition = 3 AND topic = 'orders'",
+                columns=(
+                    ("key", "value"),
+                    ("value", "key"),
+                    ("headers", "reverse(headers)"),
+                    ("timestamp", "timestamp + INTERVAL 1 SECOND"),
+                ),
+                on_error=OnError.SKIP,
+            ),
+            _swapped,
         ),
-        on_error=OnError.SKIP,
-    )
-    dice = random.Random(20)
+        (
+            Expressions(
+                topics=("orders",),
+                where="value IS NOT NULL",
+                columns=(
+                    ("key", "concat(key, value)"),
+                    ("value", "if(length(value) = 64, raise_error('too long'), substring(value, 2, 3))"),
+                    ("headers", "filter(headers, h -> h.value IS NOT NULL)"),
+                ),
+                on_error=OnError.SKIP,
+            ),
+            _shortened,
+        ),
+    ],
+)
+async def test_random_records_become_what_they_become_row_by_row(
+    spark: SparkRunner,
+    expressions: Expressions,
+    row_by_row: Callable[[DecodedRecord], DecodedRecord | str | None],
+    seed: int,
+) -> None:
+    dice = random.Random(seed)
     records = [
         (3 * n, dice.choice((-1, 0, 1_700_000_000_123, 2**63 - 1)), encode_body(*_random_record(dice)))
         for n in range(1_000)
     ]
-    has_time = {offset: 0 <= ms < 2**62 for offset, ms, _ in records}
-    expected = {}
-    for offset, ms, key, value, headers in map(decode_record, records):
-        if offset % 5 != 1 and has_time[offset]:
-            texts = ((name.decode(errors="replace").encode(), told) for name, told in reversed(headers))
-            expected[offset] = (offset, ms + 1_000, encode_body(value, key, tuple(texts)))
-    async with _changing(spark, swapped) as changing:
+    expected = {record[0]: row_by_row(decode_record(record)) for record in records}
+    async with _changing(spark, expressions) as changing:
         changed = await changing.change(ORDERS, records)
-    assert changed.passed == expected
-    assert set(changed.failed) == {offset for offset in has_time if offset % 5 != 1 and not has_time[offset]}
+    assert {offset: decode_record(each) for offset, each in changed.passed.items()} == {
+        offset: each for offset, each in expected.items() if isinstance(each, DecodedRecord)
+    }
+    assert changed.failed.keys() == {offset for offset, each in expected.items() if isinstance(each, str)}
 
 
 async def test_a_record_whose_expression_fails_is_named_with_sparks_words(spark: SparkRunner) -> None:
