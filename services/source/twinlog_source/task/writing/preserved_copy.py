@@ -172,6 +172,11 @@ class PreservedCopy:
         elif appends.generation != self._generation:
             self._continue(now)
         self._settle(now)
+        if not appends.is_proving:
+            # Also if only a task before has written to it. What is only compared is there.
+            self.copy.target_end = (
+                min(self.copy.target_end or appends.acknowledged, appends.acknowledged) or None
+            )
 
     def forget_queued(self, now: float) -> None:
         """What was offered and not sent is void."""
@@ -245,8 +250,6 @@ class PreservedCopy:
             if position < copy.committed and not appends.is_proving:
                 self._note_lost_tail(position)
             copy.restart_at(position)
-        # Also if only a task before has written to it.
-        copy.target_end = min(copy.target_end or appends.acknowledged, appends.acknowledged) or None
         copy.send_from(self.position_of(appends.wanted))
         self.fill_skipped(now)
 

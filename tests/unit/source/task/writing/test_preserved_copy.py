@@ -120,6 +120,31 @@ def test_what_the_target_lost_is_copied_again_and_is_no_gap() -> None:
     assert rig.log.next() is None
 
 
+@pytest.mark.parametrize("known", [80, None])
+def test_what_is_compared_again_has_been_written_all_the_same(known: int | None) -> None:
+    """Who trusts that end takes a group of a log that ends before it for one that has not read everything."""
+    rig = Rig(position=80)
+    rig.copy.target_end = known
+    assert isinstance(rig.log.next(), ReadEnd)
+    rig.log.end_read(Tail(80, 0, True, filled=(Hole(50, 30),)))
+    rig.preserved.changed(0.0)
+    assert (rig.log.is_proving, rig.copy.committed, rig.copy.target_end) == (True, 50, known)
+    rig.fetch([], 80)
+    rig.preserved.changed(0.0)
+    assert (rig.log.is_proving, rig.copy.committed, rig.copy.target_end) == (False, 80, 80)
+
+
+def test_a_copy_that_lost_its_end_was_written_up_to_where_it_ends_once_that_is_compared() -> None:
+    rig = Rig(position=90)
+    rig.copy.target_end = 90
+    assert isinstance(rig.log.next(), ReadEnd)
+    rig.log.end_read(Tail(80, 0, True, filled=(Hole(50, 30),)))
+    rig.preserved.changed(0.0)
+    rig.fetch([], 90)
+    rig.preserved.changed(0.0)
+    assert (rig.log.is_proving, rig.copy.target_end) == (False, 80)
+
+
 def test_what_lies_before_the_beginning_is_filled_and_the_position_is_the_beginning() -> None:
     rig = Rig(position=700, skip=(0, 700), may_fill_at=99.0)
     rig.end_is(0)
