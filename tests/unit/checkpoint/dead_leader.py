@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from twinlog.errors import KafkaError
-from twinlog.kafka.errors import NO_LEADER, UNAVAILABLE, from_reason
+from twinlog.kafka.errors import NO_LEADER, UNAVAILABLE, from_code, from_reason
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 
@@ -42,6 +42,19 @@ def lose_coordinator(cluster: FakeCluster, group_id: str) -> None:
     cluster.intercept("list_groups", lambda call: call.result.pop(group_id, None), after=True)
     for lookup in ("describe_groups", "group_offsets"):
         kill_coordinator(cluster, group_id, lookup=lookup)
+
+
+def deny_group(cluster: FakeCluster, group_id: str) -> None:
+    """The principal has lost its rights on the group."""
+    error = from_code(30, f"read offsets of group {group_id}", alias=cluster.alias)
+
+    def leave_out(call: Call) -> None:
+        if group_id in call.result:
+            call.result[group_id] = error
+
+    cluster.intercept("list_groups", lambda call: call.result.pop(group_id, None), after=True)
+    for lookup in ("describe_groups", "group_offsets"):
+        cluster.intercept(lookup, leave_out, after=True)
 
 
 def keep_from_listing(cluster: FakeCluster) -> KafkaError:

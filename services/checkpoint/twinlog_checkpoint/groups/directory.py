@@ -79,15 +79,15 @@ class GroupDirectory:
         self.refresh_interval_seconds = interval_seconds
         self.list_again()
 
-    async def present(self, known: Collection[str]) -> "FoundGroups":
-        """List the groups now, whatever the interval. `known`: those that were seen before."""
+    async def present(self, known: Collection[str], *, moved: Collection[str] = ()) -> "FoundGroups":
+        """List the groups now, whatever the interval. `known`, `moved`: as for `found_groups`."""
 
         async def listed() -> frozenset[str]:
             self.list_again()
             return await self.refresh_if_due()
 
         seen = {group for group in {*known, *self.groups} if self.group_filter.takes(group)}
-        return await found_groups(self.admin, listed, seen)
+        return await found_groups(self.admin, listed, seen, moved=moved)
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
         """Return the committed offsets of the listed groups, or why they cannot be read. Raises
@@ -340,15 +340,24 @@ class FoundGroups:
 
 
 async def found_groups(
-    admin: GroupAdmin, listed: Callable[[], Awaitable[Collection[str]]], known: Collection[str]
+    admin: GroupAdmin,
+    listed: Callable[[], Awaitable[Collection[str]]],
+    known: Collection[str],
+    *,
+    moved: Collection[str] = (),
 ) -> FoundGroups:
     """Brokers list the groups that they coordinate: those of a broker that is away are missing, or no list is
-    whole. So `known`, those that were seen before, are looked for one by one."""
+    whole. So `known`, those that were seen before, are looked for one by one. Those that the cluster does not
+    show, because the rights were taken away, count only if a run has `moved` them: it has left a fence."""
     try:
         present = set(await listed())
         missing = set(known) - present
         told = await admin.group_offsets(missing) if missing else {}
     except KafkaError as error:
         return FoundGroups(groups=set(known), problem=error)
-    away = {group: held for group, held in told.items() if isinstance(held, KafkaError) and held.retriable}
+    away = {
+        group: held
+        for group, held in told.items()
+        if isinstance(held, KafkaError) and (held.retriable or group in moved)
+    }
     return FoundGroups(groups=present | away.keys(), away=away)

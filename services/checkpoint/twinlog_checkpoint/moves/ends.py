@@ -37,14 +37,18 @@ async def written_ends(
     return {partition: end for partition, end in ends.items() if not is_absent(end)}
 
 
-async def ends_now(side: LogSide, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+async def ends_now(
+    side: LogSide, partitions: Collection[TopicPartition], *, accept_loss: bool = False
+) -> dict[TopicPartition, int]:
     """Return the ends of all that is written: also what lies behind an open transaction was acknowledged.
-    Raises KafkaError if one cannot be read, because all of them belong to the move."""
+    Raises KafkaError if one cannot be read, because all of them belong to the move; it is left out where the
+    loss of its records is accepted."""
     ends: dict[TopicPartition, int] = {}
     for partition, end in (await written_ends(side, partitions)).items():
-        if isinstance(end, KafkaError):
+        if not isinstance(end, KafkaError):
+            ends[partition] = end
+        elif not accept_loss:
             raise end
-        ends[partition] = end
     return ends
 
 
@@ -55,6 +59,7 @@ async def ends_behind_fence(
     clock: Clock,
     stop: asyncio.Event,
     look_seconds: float,
+    accept_loss: bool = False,
 ) -> FinalEnds:
     """Wait until the logs no longer grow, at most `FENCE_SETTLE_SECONDS`, then return their ends. Raises
     KafkaError.
@@ -62,11 +67,11 @@ async def ends_behind_fence(
     Brokers apply a fence with a delay. A fence does not keep an open transaction from being committed: its
     records lie before the ends.
     """
-    before = ends = await ends_now(side, partitions)
+    before = ends = await ends_now(side, partitions, accept_loss=accept_loss)
     give_up_at = clock.monotonic() + FENCE_SETTLE_SECONDS
     while clock.monotonic() < give_up_at and not stop.is_set():
         await wait_or_stop(stop, look_seconds)
-        before, ends = ends, await ends_now(side, ends)
+        before, ends = ends, await ends_now(side, ends, accept_loss=accept_loss)
         if before == ends:
             break
     growing = {partition for partition, end in ends.items() if end != before.get(partition)}

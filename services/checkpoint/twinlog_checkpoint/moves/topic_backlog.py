@@ -84,8 +84,8 @@ def estimated_seconds(
         return 0.0
     known = {entry.partition: entry.copied_to for entry in before}
     copied = sum(
-        max(0, entry.copied_to - (known.get(entry.partition) or entry.copied_to))
+        max(0, entry.copied_to - copied_before)
         for entry in after
-        if entry.copied_to is not None
+        if entry.copied_to is not None and (copied_before := known.get(entry.partition)) is not None
     )
     return total / (copied / elapsed_seconds) if copied else None

@@ -1,5 +1,7 @@
 """Plans, tables and answers while brokers are dead that lead some partitions: these exist all the same."""
 
+from dataclasses import replace
+
 import pytest
 
 from twinlog.errors import StateError
@@ -12,9 +14,15 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, answer_queries
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
-from twinlog_checkpoint.moves.running.run_record import StepEvent
+from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.dead_leader import keep_from_listing, kill_coordinator, kill_leader, lose_coordinator
+from unit.checkpoint.dead_leader import (
+    deny_group,
+    keep_from_listing,
+    kill_coordinator,
+    kill_leader,
+    lose_coordinator,
+)
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, moved, offset_of, run
 
@@ -193,9 +201,13 @@ async def test_a_plan_without_a_list_has_the_groups_that_were_seen_before() -> N
         plan = await rig.served.failover.plan(NO_WAIT)
         with pytest.raises(StateError, match="never seen"):
             await run(rig.served.failover)
+        named = await rig.served.failover.plan(replace(NO_WAIT, groups=("g",)))
+        unknown = await rig.served.failover.plan(replace(NO_WAIT, groups=("g", "new")))
         accepting = await rig.served.failover.plan(ACCEPTING)
         _, report = await run(rig.served.failover, ACCEPTING)
     assert actions(plan) == {"g": MoveAction.WRITE}
+    assert (actions(named), named.blockers) == (actions(plan), [])
+    assert f"A may have groups that were never seen: {error}" in unknown.blockers
     assert plan.blockers == [f"A may have groups that were never seen: {error}"]
     assert not accepting.blockers
     assert f"A may have groups that were never seen: {error}" in accepting.warnings
@@ -244,6 +256,34 @@ async def test_a_failback_keeps_the_home_of_a_group_that_nobody_tells_of(is_list
     assert moves.fences["A"]
 
 
+async def test_a_failback_keeps_the_home_of_a_group_that_it_may_not_see_any_more() -> None:
+    """Nor is the other group's return the end of the failover, whose fence would go."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        await _with_a_group(rig)
+        await run(rig.served.failover, MoveOptions(fence=True, wait_seconds=0))
+        deny_group(rig.logs.target, "g")
+        plan = await rig.served.failback.plan(NO_WAIT)
+        _, report = await run(rig.served.failback, ACCEPTING)
+        moves = await rig.served.failback.recorded()
+    assert actions(plan) == {"g": MoveAction.SKIP_NO_OFFSET, "h": MoveAction.ALREADY_THERE}
+    assert any("read offsets of group g" in blocker for blocker in plan.blockers)
+    assert any("read offsets of group g" in reason for reason in report.left_behind)
+    assert moved(moves) == ["g"]
+    assert moves.fences["A"]
+
+
+async def test_a_failover_leaves_out_a_group_that_it_may_not_see_any_more() -> None:
+    """As one that the rules exclude, or that was deleted: a coordinator denies both alike."""
+    async with move_rig() as rig:
+        rig.logs.source.set_group("h", {ORIGIN: 100})
+        await _with_a_group(rig)
+        deny_group(rig.logs.source, "g")
+        plan = await rig.served.failover.plan(NO_WAIT)
+    assert actions(plan) == {"h": MoveAction.WRITE}
+    assert not plan.blockers
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 async def test_a_failback_without_a_list_has_the_groups_that_were_moved(side: str) -> None:
     async with move_rig() as rig:
@@ -287,6 +327,7 @@ async def test_a_run_stops_if_a_broker_is_lost_after_its_check(side: str, lookup
         moves = await rig.served.failover.recorded()
         there = rig.logs.target.groups
     assert stopped.value.reason == "MOVE_BLOCKED"
+    assert "run it again to continue, or `twinlog failover give-up 'A->B'`" in str(stopped.value)
     assert not there
     assert moves.interrupted is not None
 
@@ -322,6 +363,26 @@ async def test_no_move_begins_that_would_wait_for_records_that_nobody_can_copy()
     assert refused.value.reason == "MOVE_BLOCKED"
     assert moves.run is None
     assert not rules
+
+
+@pytest.mark.parametrize("fence", [True, False])
+async def test_a_run_that_accepts_losses_does_not_wait_for_a_source_log_without_a_leader(fence: bool) -> None:
+    """The plan has nothing against it. What that log still has is not said to be copied."""
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        kill_leader(rig.logs.source, ORIGIN)
+        options = replace(ACCEPTING, fence=fence)
+        plan = await rig.served.failover.plan(options)
+        events, report = await run(rig.served.failover, options)
+        written = await offset_of(rig.logs.target, "g", COPY)
+    assert not plan.blockers
+    assert actions(report.plan) == actions(plan) == {"g": MoveAction.WRITE}
+    assert written == plan.partitions[0].to_offset
+    (drain,) = [event for event in events if event.step is Step.DRAIN]
+    assert drain.state is StepState.SKIPPED
+    assert "has no leader" in drain.message
+    (backlog,) = report.plan.backlog
+    assert backlog.records_not_copied is None
 
 
 async def test_a_place_that_offset_syncs_contradict_is_not_the_last_known_one() -> None:

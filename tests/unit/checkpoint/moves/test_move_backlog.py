@@ -304,6 +304,23 @@ async def test_what_was_removed_before_it_was_copied_is_named() -> None:
     assert entry.message == f"{gone}; PAUSED: PAUSED_BY_OPERATOR"
 
 
+async def test_how_far_a_copy_came_is_not_told_by_its_last_offset_sync() -> None:
+    """The source service does not answer: it may have copied what is gone since."""
+    async with move_rig() as rig:
+        rig.logs.produce(40)
+        known(rig, ORIGIN.topic)
+        rig.logs.source.log(ORIGIN, "expire").delete_before(rig.logs.visible_source()[-10].offset)
+        rig.fakes.copy_states.report = CopyReport(away="the source service does not answer")
+        entry = (await backlog(rig))[ORIGIN]
+    assert (entry.records_not_copied, entry.message) == (10, "the source service does not answer")
+
+
+def test_a_copy_that_has_just_begun_has_an_estimate() -> None:
+    before = TopicBacklog(partition=ORIGIN, end_offset=100, records_not_copied=100, copied_to=0)
+    after = replace(before, records_not_copied=50, copied_to=50)
+    assert estimated_seconds([before], [after], 10) == pytest.approx(10)
+
+
 def test_records_that_nobody_can_copy_have_no_estimate() -> None:
     before = [
         TopicBacklog(partition=ORIGIN, end_offset=90, records_not_copied=90, copied_to=10),

@@ -66,9 +66,9 @@ class BacklogMeter:
     _copied: dict[TopicPartition, int] = field(default_factory=dict)
     """For each partition, the offset up to which it is known to be copied."""
 
-    async def measure(self, until: Mapping[TopicPartition, int] | None = None) -> list[TopicBacklog]:
-        """Return the backlog of every copied partition; with `until`, only of records before these offsets.
-        Raises KafkaError."""
+    async def measure(self, until: Mapping[TopicPartition, int | None] | None = None) -> list[TopicBacklog]:
+        """Return the backlog of every copied partition; with `until`, only of records before these offsets,
+        None = the present end. Raises KafkaError."""
         found: dict[TopicPartition, TopicBacklog] = {}
         unread: list[_Place] = []
         for place in await self._places(until, found):
@@ -89,7 +89,7 @@ class BacklogMeter:
         return [found[partition] for partition in sorted(found)]
 
     async def _places(
-        self, until: Mapping[TopicPartition, int] | None, found: dict[TopicPartition, TopicBacklog]
+        self, until: Mapping[TopicPartition, int | None] | None, found: dict[TopicPartition, TopicBacklog]
     ) -> list[_Place]:
         """Return the partitions whose logs can be looked up; the reason for the others goes into `found`."""
         # Read the source's progress before the ends of the logs, so that it cannot be ahead of them.
@@ -103,6 +103,7 @@ class BacklogMeter:
                 partition=partition, end_offset=None, records_not_copied=None, message=_LEFT_RULES
             )
         # What writers append between the two answers must not look like records behind an open transaction.
+        stops: Mapping[TopicPartition, int | KafkaError | None]
         stops = await written_ends(self.route.here, sources) if until is None else until
         here = await self.route.here.bounds(sources)
         there = await self.route.there.bounds({entry.there for entry in written})
@@ -160,7 +161,7 @@ class BacklogMeter:
         written: Iterable[CopiedPartition],
         here: Mapping[TopicPartition, LogBounds | KafkaError],
         there: Mapping[TopicPartition, LogBounds | KafkaError],
-        stops: Mapping[TopicPartition, int | KafkaError],
+        stops: Mapping[TopicPartition, int | KafkaError | None],
         report: CopyReport,
         lost: Collection[TopicPartition],
     ) -> Iterable[_Place]:
@@ -177,8 +178,9 @@ class BacklogMeter:
                 position = None
             copied_to = _copied_to(entry, bounds, copy, position)
             if copied_to is not None and copied_to < bounds.start:
-                gone = f"no longer has the offsets from {copied_to} to {bounds.start}, which were not copied"
-                cause = f"RETENTION: {self.route.from_alias} {gone}; {cause}"
+                if position is not None:  # An offset sync alone may be far behind the copy.
+                    gone = f"the offsets from {copied_to} to {bounds.start}, which were not copied"
+                    cause = f"RETENTION: {self.route.from_alias} no longer has {gone}; {cause}"
                 copied_to = bounds.start
             if position is not None and position < bounds.start:
                 position = None
@@ -267,7 +269,7 @@ class BacklogMeter:
 def _known_losses(
     written: Iterable[CopiedPartition],
     here: Mapping[TopicPartition, LogBounds | KafkaError],
-    stops: Mapping[TopicPartition, int | KafkaError],
+    stops: Mapping[TopicPartition, int | KafkaError | None],
     report: CopyReport,
     flow: str,
 ) -> dict[TopicPartition, TopicBacklog]:

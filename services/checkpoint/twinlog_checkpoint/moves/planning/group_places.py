@@ -345,12 +345,15 @@ class GroupPlaces:
             )
             async for (group, partition), offset in in_turns(committed.items())
         ]
+        unknown = sorted(set(options.groups) - set(found.groups))
+        # A run for groups that are all known is not about others.
+        problems = (found.problem, stay.problem) if unknown or not options.groups else ()
         return _Asked(
             wanted=[*places, *(_known_last(place) for place in known if place.group in unread)],
             unread=unread,
             only_here=sorted(stay.groups),
-            unknown=sorted(set(options.groups) - set(found.groups)),
-            unlisted=[each for each in (found.problem, stay.problem) if each is not None],
+            unknown=unknown,
+            unlisted=[each for each in problems if each is not None],
         )
 
     async def _committed(

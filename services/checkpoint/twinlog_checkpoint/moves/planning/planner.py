@@ -274,7 +274,7 @@ class MovePlanner:
         self,
         plan: MovePlan,
         partitions: Sequence[MovePartition],
-        finals: Mapping[TopicPartition, int] | None,
+        finals: Mapping[TopicPartition, int | None] | None,
     ) -> MovePlan:
         """Return the plan as it was carried out, with what is left of the records before the `finals`: what
         was written later belongs to no move. Raises KafkaError."""
@@ -378,7 +378,7 @@ class MovePlanner:
         self,
         meter: BacklogMeter,
         from_reachable: bool,
-        until: Mapping[TopicPartition, int] | None = None,
+        until: Mapping[TopicPartition, int | None] | None = None,
     ) -> list[TopicBacklog]:
         """Measure the backlog; repeat it a few times while it is still being counted. Raises KafkaError."""
         if not from_reachable:

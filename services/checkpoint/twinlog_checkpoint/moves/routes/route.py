@@ -174,7 +174,7 @@ class Route:
         rules, and those that a failover moved before they left the rules."""
         checkpointer = self.parts.checkpointer
         if self._is_failover:
-            return await checkpointer.groups.present(checkpointer.history.groups())
+            return await checkpointer.groups.present(checkpointer.history.groups(), moved=moves.homes)
         there = moves.groups_on_target
         moved = moves.homes.keys() if there is None else there
         rules, target = self.parts.entry.groups, self.parts.target
@@ -187,7 +187,7 @@ class Route:
             ]
 
         synced = filter(rules.takes, checkpointer.history.groups())
-        return await found_groups(target, listed, {*moved, *synced})
+        return await found_groups(target, listed, {*moved, *synced}, moved=moves.homes)
 
     async def only_here(self, groups: Collection[str], moves: Moves) -> FoundGroups:
         """Those of `groups` that the other cluster never had: no move brought them here. A failback moves

@@ -35,8 +35,8 @@ class Departed:
     """A fence was created by this run."""
     drained: bool
     """Everything before the final offsets is copied."""
-    finals: Mapping[TopicPartition, int] | None = None
-    """The final offsets, by partition; None while the cluster does not answer."""
+    finals: Mapping[TopicPartition, int | None] | None = None
+    """The final offsets, by partition, None where nobody tells; None while the cluster does not answer."""
     still_written: Collection[TopicPartition] = ()
     """Partitions that somebody still wrote to behind the fence."""
     unfenced_topics: Collection[str] = ()
@@ -86,13 +86,15 @@ class Departure:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, message)
         else:
             yield step_event(self.clock, Step.FENCE, StepState.SKIPPED, "no fence was requested")
-        found = await self._final_offsets(fenced=bool(held) or options.fence)
-        finals, kept_out = found.ends, held.difference(removed)
+        written = {entry.here for entry in await self.planner.route.written()}
+        found = await self._final_offsets(written, options, fenced=bool(held) or options.fence)
+        finals = {**dict.fromkeys(written), **found.ends}
+        kept_out = held.difference(removed)
         if (recorded or fenced) and Step.FINAL_OFFSETS not in run_of(moves).done:
             moves = after(moves, Step.FINAL_OFFSETS)
             await self.store(moves)
         yield step_event(
-            self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"recorded the ends of {_logs(len(finals))}"
+            self.clock, Step.FINAL_OFFSETS, StepState.DONE, f"recorded the ends of {_logs(len(found.ends))}"
         )
         drained = False
         async for event in self._drain(finals, options):
@@ -118,7 +120,7 @@ class Departure:
         return await fences_to_hold(route.from_cluster, scope.topics, recorded, await route.holder())
 
     async def _drain(
-        self, finals: Mapping[TopicPartition, int], options: MoveOptions
+        self, finals: Mapping[TopicPartition, int | None], options: MoveOptions
     ) -> AsyncGenerator[StepEvent, None]:
         """Wait until everything before the final offsets is copied."""
         meter = self.planner.meter()
@@ -169,17 +171,19 @@ class Departure:
         await self.store(moves)
         return moves
 
-    async def _final_offsets(self, *, fenced: bool) -> FinalEnds:
-        route = self.planner.route
-        partitions = {entry.here for entry in await route.written()}
+    async def _final_offsets(
+        self, partitions: Collection[TopicPartition], options: MoveOptions, *, fenced: bool
+    ) -> FinalEnds:
+        route, accepts = self.planner.route, options.accept_loss
         if not fenced:
-            return FinalEnds(ends=await ends_now(route.here, partitions))
+            return FinalEnds(ends=await ends_now(route.here, partitions, accept_loss=accepts))
         return await ends_behind_fence(
             route.here,
             partitions,
             clock=self.clock,
             stop=self.stop,
             look_seconds=self.look_seconds,
+            accept_loss=accepts,
         )
 
 

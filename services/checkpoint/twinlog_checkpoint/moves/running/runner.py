@@ -24,6 +24,7 @@ from twinlog.telemetry.tracing import detached_span
 from twinlog.write_blocks import fence_of, holder_of
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal import MoveJournal
+from twinlog_checkpoint.moves.planning.group_places import Placed
 from twinlog_checkpoint.moves.planning.outcome import finished_with, left_behind, not_now
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner, at_last, groups_told
@@ -310,10 +311,7 @@ class MoveRunner:
             options, from_reachable=plan.from_reachable, without=done_with, moves=last
         )
         partitions = placed.partitions
-        # Brokers may have been lost since the plan: nothing is committed yet.
-        lost, _ = groups_told(placed, self.planner.route, accepted=options.accept_loss)
-        if lost or (not options.accept_loss and (lost := not_now(partitions))):
-            raise _blocked(replace(plan, blockers=lost))
+        self._check_again(plan, placed, options, stays=not again or departed.fenced)
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         newly = finished_with(partitions, accepted=options.accept_loss)
         over = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
@@ -331,6 +329,18 @@ class MoveRunner:
             await self._store(moves)
         async for event in self._arrive(moves, plan, partitions, options, departed):
             yield event
+
+    def _check_again(self, plan: MovePlan, placed: Placed, options: MoveOptions, *, stays: bool) -> None:
+        """Brokers may have been lost since the plan: nothing is committed yet. `stays`: the run has recorded
+        something. Raises StateError (MOVE_BLOCKED)."""
+        lost, _ = groups_told(placed, self.planner.route, accepted=options.accept_loss)
+        if not lost and not options.accept_loss:
+            lost = not_now(placed.partitions)
+        if lost and stays:
+            give_up = f"`twinlog {plan.kind} give-up '{plan.flow}'`"
+            lost = [*lost, f"what the run did stays: run it again to continue, or {give_up}"]
+        if lost:
+            raise _blocked(replace(plan, blockers=lost))
 
     async def _leave(
         self, plan: MovePlan, moves: Moves, options: MoveOptions, *, recorded: bool
