@@ -79,9 +79,12 @@ def translate(error: BaseException, doing: str, *, alias: str = "", node_id: int
     if isinstance(error, FrameTooLargeError) or isinstance(error.__cause__, FrameTooLargeError):
         return _make(ANSWER_TOO_LARGE, doing, alias=alias, detail=str(error.__cause__ or error))
     reason = _reason_of(error)
+    detail = _detail(error, named=reason is not UNAVAILABLE)
     if reason is UNAVAILABLE and node_id is not None:
         reason = replace(UNAVAILABLE, meaning=f"broker {node_id} cannot be reached")
-    return _make(reason, doing, alias=alias, detail=_detail(error))
+        if isinstance(error, aiokafka.errors.NodeNotReadyError):
+            detail = ""  # It says only that.
+    return _make(reason, doing, alias=alias, detail=detail)
 
 
 def _reason_of(error: BaseException) -> Reason:
@@ -114,11 +117,14 @@ def _make(reason: Reason, doing: str, *, alias: str, detail: str, code: int = -1
     )
 
 
-def _detail(error: BaseException) -> str:
+def _detail(error: BaseException, *, named: bool = True) -> str:
+    """`named`: with the class name also of an exception of aiokafka's."""
     text = str(error).strip()
     name = type(error).__name__
     if isinstance(error.__cause__, ValueError):
         text += f": {error.__cause__}"  # A broker's answer that could not be read ended the connection.
+    if isinstance(error, aiokafka.errors.KafkaError) and not named:
+        return text.removeprefix(name).removeprefix(": ")
     if not text:
         return name
     return text if text.startswith((name, "[")) else f"{name}: {text}"

@@ -101,6 +101,30 @@ def test_a_broker_that_was_asked_alone_is_the_one_that_is_named() -> None:
     assert "no broker can be reached" in str(translate(closed, "connect", alias="B"))
 
 
+def test_a_broker_that_is_away_is_named_without_the_librarys_words() -> None:
+    """A cause stays where it tells something."""
+    bare = "cluster B: ask: broker 3 cannot be reached"
+    for raised, told in [
+        (aiokafka.errors.NodeNotReadyError("Attempt to send a request to node (node id 3)."), bare),
+        (aiokafka.errors.NodeNotReadyError(), bare),
+        (aiokafka.errors.KafkaConnectionError(), bare),
+        (aiokafka.errors.KafkaConnectionError("at b3:9092 closed"), f"{bare} (at b3:9092 closed)"),
+        (ConnectionRefusedError(111, "refused"), f"{bare} ([Errno 111] refused)"),
+        (ConnectionResetError("Connection lost"), f"{bare} (ConnectionResetError: Connection lost)"),
+    ]:
+        with about(raised, told):
+            assert str(translate(raised, "ask", alias="B", node_id=3)) == told
+    unready = aiokafka.errors.NodeNotReadyError("of node id 3")
+    assert str(translate(unready, "ask")).endswith("(of node id 3)"), "the only word of which one"
+    for failed, word in [
+        (TimeoutError(), "TimeoutError"),
+        (ssl.SSLError("bad record"), "SSLError: "),
+        (aiokafka.errors.AuthenticationFailedError("no user"), "AuthenticationFailedError: no user"),
+    ]:
+        with about(failed, word):
+            assert f"({word}" in str(translate(failed, "ask", node_id=3))
+
+
 def test_our_own_errors_pass_as_they_are() -> None:
     error = from_reason(TIMEOUT, "ask")
     assert translate(error, "ask again") is error
