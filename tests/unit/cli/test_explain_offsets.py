@@ -113,6 +113,7 @@ def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None
             f"{command} '{default}'`, for all that it matches"
         ),
         "its copy would be A.eu.x, the name of a copy from cluster eu: rename or exclude it": None,
+        "cluster A: it is away; if it has t, that is not copied: topics.exclude: pattern 'logs.*'": None,
     }
     for rule, line in told.items():
         excluded = configsync.TopicExplanation(

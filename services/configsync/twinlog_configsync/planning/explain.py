@@ -126,10 +126,14 @@ def _source_verdict(
         is_there = entry.state is TopicState.READY
         words = f"records of {entry.routed_from} are routed to {entry.target_topic}"
         return (Explained.REPLICATED if is_there else Explained.WAITING), words
+    failure = found if isinstance(found, KafkaError) and not is_absent(found) else None
+    if failure is not None and failure.retriable:
+        left_out = f"; if it has {decision.topic}, that is not copied: {decision.rule}"
+        return Explained.UNKNOWN, f"{failure}{'' if decision.selected else left_out}"
     if not decision.selected:
         return _REJECTED[decision.reason], decision.rule
-    if isinstance(found, KafkaError) and not is_absent(found):
-        return (Explained.UNKNOWN if found.retriable else Explained.TOPIC_UNAUTHORIZED), str(found)
+    if failure is not None:
+        return Explained.TOPIC_UNAUTHORIZED, str(failure)
     if entry is None or not entry.selected:
         return Explained.WAITING, f"selected ({decision.rule}); it is created with the next refresh"
     match entry.state:

@@ -146,6 +146,20 @@ async def test_a_target_that_hides_the_name_adds_nothing_to_the_sources_answer(f
     assert (await the_answer(flow, "hidden")).verdict is Explained.TOPIC_UNAUTHORIZED
 
 
+@pytest.mark.parametrize(
+    ("topic", "rule"), [("users", "topics: no pattern matches"), ("orders-old", "topics.exclude: pattern")]
+)
+async def test_of_a_source_that_is_away_it_is_not_said_that_a_rule_leaves_its_topic_out(
+    flow: ConfigSyncRig, topic: str, rule: str
+) -> None:
+    """It need not have the topic: no rule is to blame, and none to be changed."""
+    flow.source.take_away()
+    answer = await the_answer(flow, topic)
+    assert answer.verdict is Explained.UNKNOWN
+    assert answer.rule.startswith("cluster A: ")
+    assert f"; if it has {topic}, that is not copied: {rule}" in answer.rule
+
+
 async def test_a_cluster_that_is_away_is_an_answer(flow: ConfigSyncRig) -> None:
     flow.source.take_away()
     flow.target.take_away()
