@@ -50,7 +50,7 @@ def print_status(flow: types_pb2.Flow, answer: pb2.GetMoveResponse) -> None:
         shown = bool(answer.run.left_behind)
         _print_last(name, answer.last, running=answer.run.running, shown=shown)
     else:
-        say(f"no move of {name} is recorded")
+        say(f"no {'earlier ' if answer.HasField('run') else ''}move of {name} is recorded")
 
 
 def _print_run(name: str, run: pb2.MoveRun) -> None:

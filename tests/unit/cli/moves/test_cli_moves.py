@@ -408,4 +408,6 @@ def test_the_status_of_a_refused_run_says_that_it_changed_nothing(
     print_status(FLOW, pb2.GetMoveResponse(run=run))
     told = "broker 2 of B does not answer (MOVE_BLOCKED)"
     told += "; it changed nothing\n" if changed_nothing else "\n"
-    assert told in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert told in out
+    assert out.endswith("\nno earlier move of A->B is recorded\n"), "the one above is none that is recorded"
