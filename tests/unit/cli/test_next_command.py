@@ -81,6 +81,27 @@ def test_what_keeps_every_call_from_being_made_leads_to_a_command_that_makes_non
     assert next_command(reason, {}, command="twinlog status", file="f") == "twinlog preflight f"
 
 
+@pytest.mark.parametrize("kind", ["failover", "failback"])
+@pytest.mark.parametrize("reason", ["KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT", "KAFKA_REFUSED"])
+def test_a_move_that_a_cluster_ends_leads_to_what_it_did(kind: str, reason: str) -> None:
+    for verb in ("run", "watch"):
+        with about(verb):
+            command = f"twinlog {kind} {verb}"
+            told = next_command(reason, {"flow": "A->B"}, command=command, file="f")
+            assert told == f"twinlog {kind} status 'A->B'"
+            assert next_command(reason, {"flow": ""}, command=command) == f"twinlog {kind} status"
+    assert next_command(reason, {}, command=f"twinlog {kind} plan", file="f") == "twinlog preflight f"
+
+
+def test_what_ends_a_move_and_has_a_command_of_its_own_keeps_it() -> None:
+    named = {"flow": "A->B"}
+    told = [
+        next_command(reason, named, command="twinlog failover run", file="f")
+        for reason in ("MOVE_BLOCKED", "TOKEN_UNUSABLE", "INVALID_CONFIG")
+    ]
+    assert told == ["twinlog failover plan 'A->B'", "twinlog preflight f", "twinlog preflight f"]
+
+
 def test_a_name_that_a_shell_would_read_otherwise_is_quoted() -> None:
     told = next_command("OFFSETS_CONFIGURED", {"topic": "a; rm -rf /"})
     assert shlex.split(told) == ["twinlog", "explain", "topic", "a; rm -rf /"]

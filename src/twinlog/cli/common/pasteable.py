@@ -105,6 +105,10 @@ def print_undo(commands: Sequence[str]) -> None:
 _STATUS: Final = "twinlog status"
 _PREFLIGHT: Final = "twinlog preflight {file}"
 """It checks every cluster and right of the file, and changes nothing."""
+_MOVES: Final = tuple(
+    f"twinlog {kind} {verb}" for kind in ("failover", "failback") for verb in ("run", "watch")
+)
+_OF_CLUSTERS: Final = frozenset(each.name for each in KAFKA.reasons)
 _BY_REASON: Final = {
     each.name: each.command for group in (KAFKA, *OWN) for each in group.reasons if each.command
 }
@@ -136,6 +140,9 @@ def next_command(
     "twinlog failback plan 'A->B'"
     """
     template = _template(reason, metadata, file)
+    if template == _PREFLIGHT and reason in _OF_CLUSTERS and command in _MOVES:
+        # A cluster ended it at some step: what it did, and whether anything, is on record.
+        template = "twinlog failover status {flow}" if metadata.get("flow") else "twinlog failover status"
     if command.startswith("twinlog failback"):
         template = template.replace("twinlog failover", "twinlog failback")
     named = {"command": command}
