@@ -1,5 +1,6 @@
 """Judges the facts: every check is a function of facts. Pure."""
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -43,6 +44,7 @@ _NO_RIGHT: Final = "TOPIC_UNAUTHORIZED"
 _NAMED: Final = 10
 _LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
 _TOKEN: Final = frozenset({"LOGIN_TOKEN_REFUSED", "LOGIN_TOKEN_UNAVAILABLE"})
+_CONNECTION_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
 _NEVER: Final = 9_223_372_036_854_775_807
 
 
@@ -129,7 +131,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
             cluster.alias,
             "reachable",
             str(cluster.unreachable),
-            _remedy(cluster.alias, cluster.unreachable),
+            _remedy(cluster.alias, cluster.unreachable, cluster.servers),
         )
         return
     outage = cluster.outage
@@ -151,11 +153,13 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         yield fine(cluster.alias, "version", f"Kafka {cluster.release} or later")
 
 
-def _remedy(alias: str, failure: KafkaError) -> str:
+def _remedy(alias: str, failure: KafkaError, servers: Sequence[str]) -> str:
     if failure.reason in _LOGIN:
         return f"check {alias}.sasl.mechanism and {alias}.sasl.jaas.config, and that the user exists"
     if failure.reason in _TOKEN:
         return f"check {alias}.sasl.oauthbearer.* and the token server or file"
+    if _CONNECTION_REFUSED in str(failure):
+        return f"start the brokers of {alias} ({', '.join(servers)}), or correct {alias}.bootstrap.servers"
     return f"check {alias}.bootstrap.servers, and {alias}.security.protocol and {alias}.ssl.*"
 
 

@@ -67,7 +67,9 @@ Operations: TypeAlias = frozenset[str] | KafkaError
 class ClusterFacts:
     alias: ClusterAlias
     unreachable: KafkaError | None = None
-    """The error; nothing else is known then."""
+    """The error; of the rest only `servers` is known then."""
+    servers: Sequence[str] = ()
+    """The addresses in the file."""
     cluster_id: str = ""
     release: str = ""
     broker_count: int = 0

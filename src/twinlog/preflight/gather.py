@@ -141,7 +141,7 @@ async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts
                 outage=outage,
             )
         except KafkaError as error:
-            return ClusterFacts(alias=client.alias, unreachable=error)
+            return ClusterFacts(alias=client.alias, unreachable=error, servers=client.bootstrap_servers)
 
 
 async def _broker_configs(cluster: KafkaCluster) -> Mapping[str, str]:

@@ -1,5 +1,6 @@
 """What preflight finds of the file, the clusters and their releases."""
 
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from twinlog.config import Address
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.admin.topics import release_of
+from twinlog.kafka.errors import translate
 from twinlog.kafka.ports import Outage
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Severity
+from twinlog.preflight.gather import gather_facts
 from unit.preflight.facts_rig import (
     ABSENT,
     AWAY,
@@ -110,6 +113,33 @@ def test_refused_credentials_do_not_send_anybody_to_the_addresses(configure: Con
     finding = the_trouble(facts_of(configure({}), clusters={"B": locked}))
     assert "B.sasl.jaas.config" in finding.remedy
     assert "bootstrap.servers" not in finding.remedy
+
+
+@pytest.mark.parametrize("retried", [False, True])
+def test_a_refused_connection_says_which_brokers_to_start(configure: Configure, retried: bool) -> None:
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 29122)")
+    failure = translate(
+        OSError(f"Multiple exceptions: {refused}, {refused}") if retried else refused, "connect", alias="B"
+    )
+    away = ClusterFacts(alias="B", unreachable=failure, servers=("b1:29122", "b2:29123"))
+    finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
+    assert finding.remedy == "start the brokers of B (b1:29122, b2:29123), or correct B.bootstrap.servers"
+
+
+async def test_the_brokers_to_start_are_those_of_the_file(configure: Configure) -> None:
+    file = configure({"A.bootstrap.servers": "127.0.0.1:1", "B.bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"})
+    found = judge(await gather_facts(file, timeout_seconds=1.0))
+    assert [each.remedy for each in found if each.check == "reachable"] == [
+        "start the brokers of A (127.0.0.1:1), or correct A.bootstrap.servers",
+        "start the brokers of B (127.0.0.1:1, 127.0.0.1:2), or correct B.bootstrap.servers",
+    ]
+
+
+def test_another_failure_to_connect_sends_to_the_addresses_and_tls(configure: Configure) -> None:
+    failure = translate(OSError(errno.EHOSTUNREACH, "no route"), "connect", alias="B")
+    away = ClusterFacts(alias="B", unreachable=failure, servers=("b1:29122",))
+    finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
+    assert finding.remedy == "check B.bootstrap.servers, and B.security.protocol and B.ssl.*"
 
 
 @pytest.mark.parametrize(
