@@ -45,9 +45,10 @@ def status_command(
     --check is a probe for monitoring: it prints a line for each problem and for all that keeps records from
     moving. It exits with 0 if there is none, with 1 if there is one or the state is not known, with 2 for
     wrong usage, with 3 if a flow only needs time to start. These are pauses, waiting topics, partitions that
-    are not RUNNING, missing heartbeats, clusters or services that do not answer, and losses, differences and
-    foreign writes that nobody has acknowledged: `failover plan` says NO-GO for each of them. Lag, delays,
-    limits, changed rules and a flow that another process copies are not. --strict adds the warnings.
+    are not RUNNING or have no leader, groups that cannot be read, missing heartbeats, clusters or services
+    that do not answer, and losses, differences and foreign writes that nobody has acknowledged: `failover
+    plan` says NO-GO for each of them. Lag, delays, limits, changed rules and a flow that another process
+    copies are not. --strict adds the warnings.
     """
     from twinlog.cli.status import view
     from twinlog.cli.verdict.verdict import standing_by, verdict_of

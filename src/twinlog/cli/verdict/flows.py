@@ -89,13 +89,16 @@ def _in_part(
 def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue], file: str) -> Issue:
     by = sorted({service for services in row.silent_brokers.values() for service in services})
     seen = "" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"
+    # Somebody has to act also while nothing is written to partitions without a leader.
+    leaderless = row.partitions_without_leader > 0
+    own = Level.BAD if leaderless else Level.WARN
     return Issue(
-        level=max((Level.WARN, worst(symptoms)), key=SEVERITY.index),
+        level=max((own, worst(symptoms)), key=SEVERITY.index),
         about=row.alias,
         reason="BROKER_SILENT",
         message=f"{row.outage.told(row.alias)}{seen}: {row.outage.remedy}{_waits(flows) if symptoms else ''}",
-        stops=any(each.stops for each in symptoms),
-        flows=tuple(each.flow for each in flows) if symptoms else (),
+        stops=leaderless or any(each.stops for each in symptoms),
+        flows=tuple(each.flow for each in flows) if symptoms or leaderless else (),
         command=remedy("BROKER_SILENT", file=file),
         symptoms=len(symptoms),
         details=_told_by(symptoms),
@@ -165,8 +168,13 @@ _LEFT = {
     kinds.SHARED_COPY: Level.WARN,
 }
 """What is in force and no order of somebody's."""
+_UNREADABLE = ("SOURCE_UNREADABLE", "TARGET_UNREADABLE")
+"""Verdicts on offsets of groups, by the end of the flow that does not tell: no plan moves them."""
 _OF_NO_COPY = frozenset(
-    {"GROUPS_NOT_TRANSLATED", kinds.HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", kinds.STARTING}
+    {
+        *("GROUPS_NOT_TRANSLATED", kinds.HEARTBEAT_MISSING, "PATH_UNKNOWN", "LAG_UNKNOWN", kinds.STARTING),
+        *_UNREADABLE,
+    }
 )
 """What other services say of a flow that copies nothing."""
 
@@ -242,6 +250,11 @@ def _unknown(row: FlowRow, file: str) -> list[Issue]:
         count = row.partitions_of_unknown_lag or 0
         told = f"the lag of {partitions(count)} is not known" if count else "its positions are not known"
         found.append(_of(row, Level.BAD, "LAG_UNKNOWN", told, "twinlog partitions {flow}"))
+    source, _, target = row.flow.partition("->")
+    for reason, alias in zip(_UNREADABLE, (source, target), strict=True):
+        if unread := row.groups.get(reason):
+            told = f"{counted(unread, 'offset')} of groups cannot be read on {alias} now"
+            found.append(_of(row, Level.BAD, reason, told, "twinlog groups {flow}", stops=False))
     return found
 
 

@@ -94,6 +94,8 @@ def drain_told(row: FlowRow) -> Drain:
 
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
+_FOLLOWS = "FOLLOWS"
+"""NO_GO, because of what another check tells."""
 
 TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "MAPPED"})
 """Verdicts with which a group has a place on the target. FLOOR and MAPPED repeat records, and lose none."""
@@ -117,34 +119,37 @@ class Check:
     message: str
     command: str = ""
     """What shows more of it, or mends it; empty with GO."""
+    follows: bool = False
+    """It is NO_GO because of what another check tells, and no reason of its own."""
 
 
 def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection[str] = ()) -> list[Check]:
-    """In the order in which a person would look. What follows from a service or a cluster that does not
-    answer waits for it, as what `blockers` of a plan tell: each cause is one NO_GO."""
-    services = [_once(each, blockers) for each in of_services(verdict.stopping, row.flow)]
-    away = {each.about for each in services}
+    """In the order in which a person would look. What is NO_GO because of a service or a cluster that does
+    not answer follows from it, as what `blockers` of a plan tell: each cause is one reason."""
+    services = of_services(verdict.stopping, row.flow)
     own = [
-        each
-        if each.about == row.flow
-        else replace(each, message=_cause(each), command="", waits=each.waits or each.about in away)
+        each if each.about == row.flow else replace(each, message=_cause(each), command="")
         for each in verdict.stopping
         if each.concerns(row.flow)
     ]
     starts = bool(own) and all(each.waits for each in own)
+    stands = bool(own) and not starts
 
     def unknown(service: str) -> str:
         # While a flow starts, nobody has to act on what is not known yet.
-        return WAIT if starts or service in away or away.difference(SERVICES) else NO_GO
+        causes = [each for each in services if each.about == service or each.about not in SERVICES]
+        return WAIT if starts else _not_told(causes)
 
     source = None if row.records is not None else unknown("source")
     losses = source if row.gaps_known else unknown("source")
     moves = None if row.group_count is not None and row.moves_known else unknown("checkpoint")
     running, differing = partitions(sum(row.partitions.values())), (kinds.DIFFERS, kinds.FOREIGN)
-    return [
-        _problems(ANSWER, services, good="all of them"),
-        _problems("Everything moves", own, good=f"{running} without a problem"),
-        _lag(row, drain, unknown("source")),
+    found = [
+        _answer(services, blockers),
+        _problems(
+            "Everything moves", own, [each.about != row.flow for each in own], f"{running} without a problem"
+        ),
+        _lag(row, drain, unknown("source"), _FOLLOWS if stands else WAIT),
         _groups(row, unknown("checkpoint")),
         _in_force(row, "Losses are dealt with", (kinds.GAPS,), _lost(row), "losses", losses),
         _in_force(row, _NO_DIFFERENCE, differing, _compared(row), "differences of copies", source),
@@ -155,6 +160,7 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection
         _in_force(row, _UNFINISHED, (kinds.MOVE,), "none", "unfinished moves", moves, WAIT),
         _heartbeats(row, WAIT if row.pause_of_heartbeats else unknown("heartbeat")),
     ]
+    return list(map(_decided, found))
 
 
 def checks_of(status: Status, kind: str, flow: str, blockers: Collection[str] = ()) -> list[Check]:
@@ -162,15 +168,16 @@ def checks_of(status: Status, kind: str, flow: str, blockers: Collection[str] = 
     better. A failback is not held up by the state of the copy, which groups leave, unless it has records that
     only it has."""
     verdict, row = verdict_of(status), status.flows.get(flow)
-    services = [_once(each, blockers) for each in of_services(verdict.stopping, flow)]
-    answer = _problems(ANSWER, services, good="all of them")
+    services = of_services(verdict.stopping, flow)
+    answer = _answer(services, blockers)
     if row is None:
-        return [answer]
+        return [_decided(answer)]
     if kind == "failback":
-        unknown = None if row.records is not None else WAIT if services else NO_GO
+        unknown = None if row.records is not None else _not_told(services)
         what, good = "writes of other producers into copies", "no other write is known"
         title = "Only Twinlog wrote into the copies"
-        return [answer, _in_force(row, title, (kinds.FOREIGN,), good, what, unknown)]
+        written = _in_force(row, title, (kinds.FOREIGN,), good, what, unknown)
+        return [_decided(answer), _decided(written)]
     checks = readiness(row, verdict, drain_told(row), blockers)
     return [check for check in checks if not check.title.startswith(GROUPS)]
 
@@ -207,11 +214,17 @@ def plan_checks(plan: PlanFacts) -> list[Check]:
 def with_plan(checks: Sequence[Check], plan: Sequence[Check]) -> list[Check]:
     """The plan knows the backlog better, unless something keeps that from draining. What blocks the move
     itself comes first, because it says what to do."""
-    stuck = {check.title for check in checks if check.verdict == NO_GO}
-    better = [check for check in plan if check.title not in stuck]
+    stuck = {check.title: check for check in checks if check.verdict == NO_GO}
+    better = [
+        replace(check, verdict=NO_GO, follows=True)
+        if check.title in stuck and check.verdict == WAIT
+        else check
+        for check in plan
+        if check.title not in stuck or stuck[check.title].follows
+    ]
     named = {check.title for check in better}
     found = [*(check for check in checks if check.title not in named), *better]
-    return sorted(found, key=lambda check: not (check in better and check.verdict == NO_GO))
+    return sorted(found, key=lambda check: not (check in better and _is_reason(check)))
 
 
 def verdict_words(checks: Sequence[Check]) -> str:
@@ -219,7 +232,9 @@ def verdict_words(checks: Sequence[Check]) -> str:
     verdict = overall(checks)
     if verdict == GO:
         return "GO"
-    told = list(dict.fromkeys(check.message for check in checks if check.verdict == verdict))
+    of_it = [check for check in checks if check.verdict == verdict]
+    causes = [check for check in of_it if not check.follows] or of_it
+    told = list(dict.fromkeys(check.message for check in causes))
     more = f"; and {len(told) - _PROBLEMS_NAMED} more" if len(told) > _PROBLEMS_NAMED else ""
     return f"{verdict_word(verdict)}: {'; '.join(told[:_PROBLEMS_NAMED])}{more}"
 
@@ -239,11 +254,29 @@ def fences(row: FlowRow) -> list[str]:
     return [each.message for each in row.in_force if each.kind == kinds.FENCE]
 
 
-def _once(issue: Issue, blockers: Collection[str]) -> Issue:
-    """The issue waits for what a blocker tells, with what to do about it, if that is the same."""
+def _is_reason(check: Check) -> bool:
+    return check.verdict == NO_GO and not check.follows
+
+
+def _decided(check: Check) -> Check:
+    return replace(check, verdict=NO_GO, follows=True) if check.verdict == _FOLLOWS else check
+
+
+def _not_told(causes: Sequence[Issue]) -> str:
+    """The verdict on what is not known because of these."""
+    if not causes:
+        return NO_GO
+    return WAIT if all(each.waits for each in causes) else _FOLLOWS
+
+
+def _answer(services: Sequence[Issue], blockers: Collection[str]) -> Check:
+    return _problems(ANSWER, services, [_is_told(each, blockers) for each in services], "all of them")
+
+
+def _is_told(issue: Issue, blockers: Collection[str]) -> bool:
+    """Whether a blocker tells the same, with what to do about it."""
     words = no_answer(issue.about, issue.reason)
-    is_told = any(each.startswith(words) or issue.message.startswith(each) for each in blockers)
-    return replace(issue, waits=True) if is_told else issue
+    return any(each.startswith(words) or issue.message.startswith(each) for each in blockers)
 
 
 def _cause(issue: Issue) -> str:
@@ -251,15 +284,17 @@ def _cause(issue: Issue) -> str:
     return f"it waits: {issue.message.partition(';')[0]}"
 
 
-def _problems(title: str, problems: Sequence[Issue], *, good: str) -> Check:
+def _problems(title: str, problems: Sequence[Issue], told_elsewhere: Sequence[bool], good: str) -> Check:
+    """`told_elsewhere`: for each problem whether another check tells its cause."""
     if not problems:
         return Check(title=title, verdict=GO, message=good)
     told = "; ".join(map(_in_words, problems[:_PROBLEMS_NAMED]))
     more = len(problems) - _PROBLEMS_NAMED
     command = next((each.command for each in problems if each.command), "twinlog status")
     message = f"{told}; and {more} more" if more > 0 else told
-    waits = all(each.waits for each in problems)
-    return Check(title=title, verdict=WAIT if waits else NO_GO, message=message, command=command)
+    follows = [known for each, known in zip(problems, told_elsewhere, strict=True) if not each.waits]
+    verdict = WAIT if not follows else _FOLLOWS if all(follows) else NO_GO
+    return Check(title=title, verdict=verdict, message=message, command=command)
 
 
 def _in_words(issue: Issue) -> str:
@@ -267,7 +302,7 @@ def _in_words(issue: Issue) -> str:
     return issue.message if names_itself else f"{issue.about}: {issue.message}"
 
 
-def _lag(row: FlowRow, drain: Drain, unknown: str) -> Check:
+def _lag(row: FlowRow, drain: Drain, unknown: str, without_pace: str) -> Check:
     title = BACKLOG
     command = f"twinlog partitions {shlex.quote(row.flow)}"
     if row.lag_records is None:
@@ -281,7 +316,7 @@ def _lag(row: FlowRow, drain: Drain, unknown: str) -> Check:
     if drain.state == DRAINING and drain.seconds_left is not None:
         told = f"{told} left, about {shown_seconds(drain.seconds_left)}"
         return Check(title=title, verdict=WAIT, message=told, command=command)
-    return Check(title=title, verdict=WAIT, message=f"{told} left, no estimate yet", command=command)
+    return Check(title=title, verdict=without_pace, message=f"{told} left, no estimate yet", command=command)
 
 
 def _groups(row: FlowRow, unknown: str) -> Check:

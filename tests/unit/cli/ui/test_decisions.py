@@ -110,12 +110,13 @@ def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
     assert overall(readiness(ready_flow(), verdict("B->A", "FAULTED"), drained)) == GO
     assert overall(readiness(ready_flow(), verdict("C", "TIMEOUT", "A->C"), drained)) == GO
     away = readiness(ready_flow(), verdict("B", "TIMEOUT", "A->B"), drained)
-    assert [(check.verdict, check.message) for check in away[:2]] == [
-        (NO_GO, told),
-        (WAIT, "it waits: broker 2 of B does not answer"),
+    assert [(check.verdict, check.message, check.follows) for check in away[:2]] == [
+        (NO_GO, told, False),
+        (NO_GO, "it waits: broker 2 of B does not answer", True),
     ]
-    # What a blocker of the plan tells with its remedy is no second NO-GO.
-    assert overall(readiness(ready_flow(), verdict("B", "BROKER_SILENT", "A->B"), drained, [told])) == WAIT
+    # What a blocker of the plan tells with its remedy is no second reason.
+    again = readiness(ready_flow(), verdict("B", "BROKER_SILENT", "A->B"), drained, [told])
+    assert [(check.verdict, check.follows) for check in again[:2]] == [(NO_GO, True), (NO_GO, True)]
 
 
 def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose() -> None:

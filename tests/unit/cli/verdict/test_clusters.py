@@ -10,6 +10,7 @@ from twinlog.cli.status.rows import InForce
 from twinlog.cli.status.view import CLUSTER, check_lines
 from twinlog.cli.verdict.flows import failure_kind
 from twinlog.cli.verdict.issues import Level
+from twinlog.cli.verdict.moving import GO, NO_GO, checks_of, overall
 from twinlog.cli.verdict.verdict import verdict_of
 from unit.cli.verdict.statuses import REFUSED, SERVICES, away, flow, healthy
 
@@ -87,31 +88,75 @@ def test_the_kind_of_failure_stands_in_front() -> None:
 
 
 @pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
-def test_a_broker_that_does_not_answer_while_others_do_is_a_warning(
-    services: Sequence[str],
+@pytest.mark.parametrize("without_leader", [0, 1])
+def test_a_broker_that_does_not_answer_while_others_do_is_a_problem_where_partitions_have_no_leader(
+    services: Sequence[str], without_leader: int
 ) -> None:
+    """Else a warning. Also without traffic, which would make a partition wait."""
     status = healthy()
     told = types_pb2.ClusterStatus(
         alias="B",
         reachable=True,
         silent_brokers=[2],
         broker_addresses={2: "kafka-2:9092"},
-        partitions_without_leader=1,
+        partitions_without_leader=without_leader,
         partitions_under_replicated=7,
     )
     for name in services:
         status.add_clusters(name, [told, told])
     verdict = verdict_of(status)
     (issue,) = verdict.pressing
-    assert (issue.level, issue.about, issue.reason) == (Level.WARN, "B", "BROKER_SILENT")
+    level = Level.BAD if without_leader else Level.WARN
+    assert (issue.level, issue.about, issue.reason) == (level, "B", "BROKER_SILENT")
     assert issue.message.startswith(
-        "broker 2 of B does not answer; the others do; partitions without a leader: 1"
+        f"broker 2 of B does not answer; the others do; partitions without a leader: {without_leader}"
     )
     assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
     assert issue.message.endswith(": start broker 2 at kafka-2:9092")
     assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
-    assert not verdict.failing
+    assert verdict.failing == ([issue] if without_leader else [])
     assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]
+    flow(status).group_count = 0
+    for kind in ("failover", "failback"):
+        found = overall(checks_of(status, kind, "A->B"))
+        assert (found == NO_GO) == bool(without_leader)
+
+
+def test_partitions_without_a_leader_hold_up_no_flow_of_other_clusters() -> None:
+    status = healthy()
+    other = status.flow(types_pb2.Flow(source="A", target="C"))
+    other.partitions, other.records, other.lag_records, other.path = {"RUNNING": 1}, 7, 0, "ALIVE"
+    told = types_pb2.ClusterStatus(alias="C", reachable=True, silent_brokers=[2], partitions_without_leader=1)
+    status.add_clusters("source", [told])
+    assert [each.reason for each in verdict_of(status).failing] == ["BROKER_SILENT"]
+    flow(status).lag_records = 0
+    flow(status).group_count = 0
+    assert overall(checks_of(status, "failover", "A->B")) == GO
+    assert overall(checks_of(status, "failover", "A->C")) == NO_GO
+
+
+@pytest.mark.parametrize(("reason", "alias"), [("TARGET_UNREADABLE", "B"), ("SOURCE_UNREADABLE", "A")])
+def test_groups_that_nobody_can_read_are_a_problem_as_in_a_plan(reason: str, alias: str) -> None:
+    status = healthy()
+    row = flow(status)
+    row.group_count, row.groups = 3, {"EXACT": 2, reason: 1}
+    (issue,) = verdict_of(status).failing
+    assert (issue.level, issue.about, issue.reason) == (Level.BAD, "A->B", reason)
+    assert issue.message == f"1 offset of groups cannot be read on {alias} now"
+    assert issue.command == "twinlog groups 'A->B'"
+    told = types_pb2.ClusterStatus(alias=alias, reachable=True, silent_brokers=[2])
+    status.add_clusters("checkpoint", [told])
+    (issue,) = verdict_of(status).failing
+    assert (issue.level, issue.about, issue.reason) == (Level.BAD, alias, "BROKER_SILENT")
+    assert any(reason in each for each in issue.details)
+
+
+def test_while_a_flow_starts_nobody_has_to_act_on_groups_that_cannot_be_read_yet() -> None:
+    status = healthy()
+    row = flow(status)
+    row.group_count, row.groups = 1, {"TARGET_UNREADABLE": 1}
+    row.add_note("source", "STARTING", "the first epoch is getting ready")
+    assert [(each.reason, each.level) for each in verdict_of(status).issues] == [("STARTING", Level.WARN)]
 
 
 def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:

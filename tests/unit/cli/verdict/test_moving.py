@@ -1,8 +1,10 @@
 """GO, WAIT and NO-GO of a move: what the status and the plan have against it, each told once."""
 
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.verdict.moving import checks_of, overall, verdict_words, with_plan
+from twinlog.cli.verdict.moving import BACKLOG, checks_of, overall, verdict_words, with_plan
+from twinlog.cli.verdict.verdict import verdict_of
 from unit.cli.moves.plans import checks
 
 
@@ -57,15 +59,18 @@ def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
     row.lag_records = row.group_count = row.path = None
     row.groups = {"TARGET_UNREADABLE": 3}
     found = checks_of(status, "failover", "A->B")
-    assert [check.verdict for check in found].count("NO_GO") == 1
-    assert verdict_words(found).startswith("NO-GO: B does not answer: timed out (by source)")
+    assert [check.verdict == "NO_GO" and not check.follows for check in found].count(True) == 1
+    assert not [check for check in found if check.verdict == "WAIT"]
+    words = verdict_words(found)
+    assert words.startswith("NO-GO: B does not answer: timed out (by source)")
+    assert "it waits" not in words
     blocker = "B does not answer, and the groups would move there"
     plan = checks(lambda plan: plan.blockers.append(blocker))
     found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
     assert verdict_words(found) == f"NO-GO: {blocker}"
     row.records = None
     back = checks_of(status, "failback", "A->B", [blocker])
-    assert [check.verdict for check in back] == ["WAIT", "WAIT"]
+    assert [(check.verdict, check.follows) for check in back] == [("NO_GO", True), ("NO_GO", True)]
     row.records = 9
     row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
     found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
@@ -81,7 +86,38 @@ def test_a_service_that_is_away_explains_what_it_would_tell_and_nothing_else() -
     row = status.flows["A->B"]
     row.group_count, row.path = None, "SILENT"
     found = checks_of(status, "failover", "A->B")
-    assert {check.title for check in found if check.verdict == "NO_GO"} == {
+    assert {check.title for check in found if check.verdict == "NO_GO" and not check.follows} == {
         "Services and clusters answer",
         "Heartbeats arrive",
     }
+
+
+def test_what_waits_for_a_dead_broker_is_no_go_and_told_as_one_reason() -> None:
+    status = healthy_status()
+    silent = types_pb2.ClusterStatus(
+        alias="B", reachable=True, silent_brokers=[2], partitions_without_leader=1
+    )
+    status.add_clusters("source", [silent])
+    row = status.flows["A->B"]
+    row.lag_records, row.partitions = 105, {"RUNNING": 6, "STALLED": 1}
+    row.add_note("source", "LEADER_UNAVAILABLE", "orders-0: no leader")
+    (issue,) = verdict_of(status).issues
+    blocker = issue.message.partition(". 1 of 7")[0]
+
+    def late(plan: pb2.MovePlan) -> None:
+        plan.records_not_copied = 105
+        plan.blockers.append(blocker)
+
+    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), checks(late))
+    against = {check.message: check.verdict for check in found if check.verdict != "GO"}
+    assert against == {
+        blocker: "NO_GO",
+        issue.message: "NO_GO",
+        "it waits: broker 2 of B does not answer": "NO_GO",
+        "105 records are not copied yet": "NO_GO",
+    }
+    assert verdict_words(found) == f"NO-GO: {blocker}"
+    # At a pace that is known they need only time.
+    row.partitions, row.notes, row.caught_up_in_seconds = {"RUNNING": 7}, [], 5.0
+    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), checks(late))
+    assert {check.verdict for check in found if check.title == BACKLOG} == {"WAIT"}
