@@ -161,6 +161,25 @@ def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -
     live(life())
 
 
+def test_a_copy_that_gets_offsets_of_its_own_while_verify_waits_for_it_is_equal(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=15) as world:
+            a, b = world.on["A"], world.on["B"]
+            world.start(*SERVICES)
+            await world.pause(20)
+            await world.kill("source")
+            a.produce("orders", 0, b"A0", b"A1", b"A2")
+            b.produce("orders", 0, b"B0", b"B1")
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(verified(world, Flow("B", "A"), complete=False), name="verify")
+                await world.pause(2)
+                world.start("source")
+            assert asked.result() == ("EQUAL", 0)
+            assert values(world, "A") != values(world, "B"), "each has its own order"
+
+    live(life())
+
+
 @pytest.mark.parametrize("seconds", [0.5, 15])
 def test_rules_that_make_a_topic_go_both_ways_while_both_sides_write(tmp_path: Path, seconds: float) -> None:
     """One after the other, in both orders: nothing is copied round, and each record is once on each side."""

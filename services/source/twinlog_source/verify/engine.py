@@ -275,6 +275,7 @@ class Verification:
                     max_open_bytes=gathered.flow.source.max_uncompressed_bytes,
                 )
                 proof = await prover.run()
+                await gathered.take_back_promise(proof)
                 gathered.say_what_is_hidden(proof)
                 gathered.say_what_goes_elsewhere(proof, way)
                 proof = begun.completed(proof)

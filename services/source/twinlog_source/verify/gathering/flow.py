@@ -39,6 +39,7 @@ from twinlog_source.verify.gathering.recorded import (
     AFTER_ALL,
     RecordedCopies,
     bounds_of_nothing,
+    end_promise,
     narrowed,
     of_one_transform,
     with_truncations,
@@ -287,6 +288,16 @@ class GatheredFlow:
 
     def position_of(self, partition: TopicPartition, positions: Mapping[TopicPartition, int]) -> int | None:
         return self.recorded.position_of(self.topics.log_of(partition), positions)
+
+    async def take_back_promise(self, proof: PartitionProof) -> None:
+        """A copy may have got offsets of its own while it was waited for: from there on they are no
+        difference. Raises KafkaError."""
+        if not (proof.offsets_promised and proof.differences):
+            return
+        await self.stored_positions()
+        kept_from, until = self.recorded.offsets_kept(proof.source)
+        if kept_from is None or until is not None:
+            end_promise(proof, until or 0)
 
     def say_what_is_hidden(self, proof: PartitionProof) -> None:
         """Report the range that an open transaction on the copy hides. This, and not a missing position, is

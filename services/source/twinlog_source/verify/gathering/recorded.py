@@ -7,7 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from twinlog.comparison.model import Bounds, KnownGap, NotCompared, NotComparedReason, Range, Side
+from twinlog.comparison.align import OFFSET
+from twinlog.comparison.model import (
+    Bounds,
+    KnownGap,
+    NotCompared,
+    NotComparedReason,
+    PartitionProof,
+    Range,
+    Side,
+)
 from twinlog.config import FlowConfig
 from twinlog.config.flow.settings import AutoOffsetReset, OffsetsMode
 from twinlog.model import TopicPartition
@@ -73,6 +82,16 @@ def with_truncations(bounds: Bounds) -> Bounds:
     if until is not None:
         until = min([until, *(cut.from_offset for cut in cuts)])
     return replace(bounds, gaps=kept, source_lost=(*bounds.source_lost, *cuts), offsets_kept_until=until)
+
+
+def end_promise(proof: PartitionProof, source_offset: int) -> None:
+    """From there on other offsets than the source's are no difference."""
+    proof.offsets_promised = False
+    proof.differences = [
+        each
+        for each in proof.differences
+        if each.changed != (OFFSET,) or (each.source_offset or 0) < source_offset
+    ]
 
 
 def bounds_of_nothing(partition: TopicPartition, copy: TopicPartition, start: int, end: int) -> Bounds:
