@@ -169,6 +169,30 @@ def test_a_pipe_that_opens_for_longer_than_an_epoch_serves_the_next_one(tmp_path
     live(life())
 
 
+class Late(Slow):
+    """Opens when its partition has stood for long."""
+
+    seconds = 50.0
+
+
+def test_a_partition_whose_records_are_with_spark_blames_no_source(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with World(tmp_path, FILE, make_pipe=Late) as world:
+            source = world.on["A"]
+            source.cluster.create_topic("orders")
+            source.produce("orders", 0, b"a")
+            world.start("configsync", "source")
+            await world.pause(45)
+            request = source_api.ListPartitionsRequest(source_topic="orders")
+            (told,) = (await asked(world, "ListPartitions", request)).partitions
+            assert told.reason == "SPARK_UNAVAILABLE", told
+            await world.until(lambda: values(world, "B") == wanted(world), 60)
+            for service in ("source", "configsync"):
+                await world.stop(service)
+
+    live(life())
+
+
 def test_records_that_take_longer_than_an_epoch_are_changed_once_for_the_next_one(tmp_path: Path) -> None:
     async def life() -> None:
         async with World(tmp_path, f"{FILE}{SHORT_EPOCHS}", make_pipe=Sluggish) as world:

@@ -43,9 +43,9 @@ OPEN_SECONDS = 300.0
 HELLO_SECONDS = 5.0
 MOST_GREETINGS = 16
 """So many connections at once may be without a token."""
-LAST_WORDS_SECONDS = 60.0
+LAST_WORDS_SECONDS = 20.0
 """How long after a broken connection the failure of the job is waited for: only with it the record is looked
-for."""
+for. The job of a machine that is lost does not fail: Spark keeps it until there is a core to run it again."""
 REOPEN_SECONDS = 1.0
 _NUMBERS = itertools.count(1)
 
@@ -200,7 +200,10 @@ class RecordPipe:
                 # The connection breaks before the job says why.
                 await asyncio.wait([running], timeout=0 if failures else LAST_WORDS_SECONDS)
                 running.cancel()
-        return failures[0] if failures else TransientKafkaError("the pipe broke", reason="SPARK_UNAVAILABLE")
+        if failures:
+            return failures[0]
+        told = "Spark's job for changing records was lost, as with a machine of the cluster"
+        return TransientKafkaError(told, reason="SPARK_UNAVAILABLE")
 
     async def _move(self, ends: Mapping[bytes, _End], failures: list[TwinlogError | None]) -> None:
         """Return when the pipe is broken or too slow."""

@@ -28,6 +28,8 @@ from twinlog_source.partitions.standing import (
 )
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.partitions.transitions import take
+from twinlog_source.pipeline.runner import NO_CORE_SECONDS
+from twinlog_source.records.pipe import LAST_WORDS_SECONDS
 from unit.source.partitions.standing_facts import FACTS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -191,7 +193,11 @@ def test_who_rests_or_is_at_fault_is_not_stalled(state: PartitionState) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "tries_seconds"),
-    [("LEADER_UNAVAILABLE", TRIES_SECONDS), ("NO_FREE_CORE", CORE_TRIES_SECONDS)],
+    [
+        ("LEADER_UNAVAILABLE", TRIES_SECONDS),
+        ("SPARK_UNAVAILABLE", CORE_TRIES_SECONDS),
+        ("NO_FREE_CORE", CORE_TRIES_SECONDS),
+    ],
 )
 def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile(
     reason: str, tries_seconds: float
@@ -204,6 +210,20 @@ def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile(
     assert words(standing_of(row, soon)) == (STALLED, reason)
     later = replace(FACTS, now=tries_at + tries_seconds + 1, heard_at=heard(tries_at + tries_seconds))
     assert words(standing_of(row, later)) == (STALLED, "FETCH_UNANSWERED")
+
+
+def test_an_executor_that_is_lost_never_makes_the_source_the_one_to_blame() -> None:
+    """Spark does not fail its job, but runs that again once it has a core."""
+    lost, no_core = said(BACKOFF, reason="SPARK_UNAVAILABLE"), said(BACKOFF, reason="NO_FREE_CORE")
+    row, told, now = behind(report=said(), since=0.0), set[str](), 0.0
+    for seconds, failure in ((LAST_WORDS_SECONDS, lost), *[(NO_CORE_SECONDS, no_core)] * 2):
+        for report, until in ((said(), now + seconds), (failure, now + seconds + 1)):
+            take(row, report, slot=0, now=now, now_ms=0)
+            while now < until:
+                standing = standing_of(row, replace(FACTS, now=now, heard_at=heard(now)))
+                told |= {standing.reason} if standing.state == STALLED else set()
+                now += 1
+    assert told == {"SPARK_UNAVAILABLE", "NO_FREE_CORE"}
 
 
 @pytest.mark.parametrize(
@@ -228,6 +248,7 @@ def test_a_stalled_partition_says_what_it_waits_for() -> None:
         (behind(report=said(), since=0.0), replace(FACTS, slow_slots=frozenset((0,))), "TARGET_SLOW"),
         (behind(report=said(), since=0.0), replace(FACTS, is_limited=lambda _: True), "THROTTLED"),
         (behind(report=said(), since=0.0), FACTS, "FETCH_UNANSWERED"),
+        (behind(report=said(message="with Spark"), since=0.0), FACTS, "SPARK_UNAVAILABLE"),
         (behind(report=said(), since=0.0), replace(FACTS, source_throttled_at=heard(90.0)), "QUOTA"),
         (
             behind(report=said(reason="TARGET_SLOW"), since=0.0),

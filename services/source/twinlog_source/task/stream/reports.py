@@ -96,6 +96,7 @@ class Reporter:
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 copy.waits(now),
+                _waits_for_spark(copy, now),
                 len(self._gaps.get(partition, ())),
                 len(self._foreign_writes.get(partition, ())),
             )
@@ -215,7 +216,15 @@ class Reporter:
             return copy.state, PartitionReason.TARGET_SLOW, words
         if copy.state is PartitionState.RUNNING and (waits := copy.waits(now)):
             return copy.state, waits, HELD[waits]
+        if _waits_for_spark(copy, now):
+            # No reason: it is known when the job fails, or finds no core.
+            return copy.state, "", "Spark has not changed its next records yet"
         return copy.state, copy.reason, copy.message
+
+
+def _waits_for_spark(copy: PartitionCopy, now: float) -> bool:
+    since = copy.with_spark_since
+    return copy.state is PartitionState.RUNNING and since is not None and now - since >= SLOW_SECONDS
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:

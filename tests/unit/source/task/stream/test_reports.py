@@ -55,6 +55,20 @@ def test_a_slow_target_that_goes_on_is_not_named() -> None:
         assert ("RUNNING", PartitionReason.TARGET_SLOW) not in told(reports.report()).values()
 
 
+def test_a_partition_whose_records_spark_has_says_so_until_they_are_back() -> None:
+    rig = WriterRig()
+    reports, copy = reporter(rig), rig.copies[GOOD]
+    reports.report()
+    copy.with_spark_since = rig.clock.monotonic()
+    assert told(reports.report()) == {}
+    rig.clock.advance(SLOW_SECONDS)
+    (waiting,) = reports.report().partitions
+    assert (str(waiting.state), waiting.reason) == ("RUNNING", "")
+    assert "Spark" in waiting.message
+    copy.with_spark_since = None
+    assert [each.message for each in reports.report().partitions] == [""]
+
+
 def test_a_cluster_that_is_away_sets_all_running_partitions_back_in_words() -> None:
     rig = WriterRig()
     away = TransientKafkaError("no broker answers", reason="KAFKA_UNAVAILABLE")
