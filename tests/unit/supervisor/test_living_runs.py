@@ -9,6 +9,8 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 
+from twinlog.cli.common.location import service_endpoints
+from twinlog.errors import ConfigError
 from twinlog.supervisor.main import begin_run
 from twinlog.supervisor.plan import RunPlan, RunRequest
 from twinlog.supervisor.runs import LivingRun, announced, living_runs
@@ -74,3 +76,26 @@ def test_a_file_that_copies_nothing_says_which_line_is_missing(
         with ExitStack() as stack:
             plan, _ = begin_run(RunRequest(config=file), environment={}, stack=stack)
             assert [each.text.rpartition("write ")[2] for each in plan.notices] == told
+
+
+def test_a_file_that_does_not_run_finds_no_services_of_a_file_with_other_clusters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`twinlog pause --config OTHER` paused a flow of the file that runs: both have the default addresses."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    runs, copy, other = (tmp_path / f"{name}.properties" for name in ("runs", "copy", "other"))
+    text = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+    for file in (runs, copy):
+        file.write_text(text)
+    other.write_text(text.replace("b:1", "c:1"))
+    at = service_endpoints(other, None)
+    run = LivingRun(pid=1, config=str(runs.resolve()), listens=at, endpoints=at)
+    with announced(run):
+        assert service_endpoints(runs, None) == service_endpoints(copy, None) == at
+        with pytest.raises(ConfigError, match=r"other\.properties does not run here"):
+            service_endpoints(other, None)
+        with pytest.raises(ConfigError):
+            service_endpoints(other, ["source=far:1"])
+        assert service_endpoints(other, [f"{service}=far:1" for service in at])
+    with announced(LivingRun(pid=1, config=str(other.resolve()), listens=at, endpoints=at)), announced(run):
+        assert service_endpoints(other, None) == at

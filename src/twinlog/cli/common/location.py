@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from twinlog.config import Configuration
     from twinlog.service.access.client import Credentials
+    from twinlog.supervisor.runs import LivingRun
 
 CONFIG_VARIABLE = "TWINLOG_CONFIG"
 IN_PLACE_OF_SERVICES: ContextVar["Callable[[str, str], grpc.aio.Channel] | None"] = ContextVar(
@@ -114,20 +115,43 @@ def service_endpoints(config: Path | None, endpoints: list[str] | None) -> dict[
     """HOST:PORT of every service: from --endpoint, else from the running services of the file, else from the
     file, else the default port on loopback.
 
-    Raises ConfigError for an unknown service, and for a file that does not load.
+    Raises ConfigError for an unknown service, for a file that does not load, and where another deployment's
+    `twinlog run` listens at an address that the file has only by default.
     """
     from twinlog.config.keys.spec import Service
     from twinlog.config.keys.table import default_port
     from twinlog.supervisor.runs import living_runs
 
+    named = dict(_parse_endpoint(text) for text in endpoints or ())
     found = {str(service): f"127.0.0.1:{default_port(service)}" for service in Service}
     if config is not None:
         configuration = load_config(config)
         found |= {str(service): str(entry.endpoint) for service, entry in configuration.endpoints.items()}
-        for run in living_runs():
-            if run.is_of(config):
-                found |= run.endpoints
-    return found | dict(_parse_endpoint(text) for text in endpoints or ())
+        runs = living_runs()
+        own = [run for run in runs if run.is_of(config)]
+        for run in own:
+            found |= run.endpoints
+        found |= named
+        for run in () if own else runs:
+            if any(found[service] == at for service, at in run.endpoints.items() if service not in named):
+                _refuse_another(configuration, config, run)
+    return found | named
+
+
+def _refuse_another(configuration: "Configuration", config: Path, run: "LivingRun") -> None:
+    """A copy of the file that the run has is as good as that one."""
+    try:
+        runs_with = load_config(Path(run.config))
+    except ConfigError:
+        return
+    theirs = {alias: client.bootstrap_servers for alias, client in runs_with.clusters.items()}
+    if all(theirs.get(alias) == each.bootstrap_servers for alias, each in configuration.clusters.items()):
+        return
+    raise ConfigError(
+        f"{config} does not run here: at its addresses `twinlog run {run.config}` listens, for other"
+        f" clusters. Start it, name that file, or name its services (--endpoint)",
+        key="--config",
+    )
 
 
 def service_channel(config: Path | None, endpoints: list[str] | None, service: str) -> "grpc.aio.Channel":
