@@ -126,10 +126,7 @@ class _Part:
 
     records: Sequence[OpenRecord]
     work: "asyncio.Task[Changed | TwinlogError]"
-
-    @property
-    def has_failed(self) -> bool:
-        return self.work.done() and isinstance(self.work.result(), TwinlogError)
+    """A failure is told, once, to whoever asks next: what was waited for may last longer than an epoch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +199,7 @@ class Changing:
         for part in self._left.pop(partition, ()):
             if set(records).isdisjoint(part.records):
                 part.work.cancel()
-            elif not part.has_failed:
+            else:
                 parts.append(part)
         return parts
 

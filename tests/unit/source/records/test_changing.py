@@ -13,7 +13,7 @@ from twinlog.batches.bodies import DecodedRecord, OpenRecord, encode_body
 from twinlog.batches.header import read_batch
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
-from twinlog.errors import StateError, WireFormatError
+from twinlog.errors import StateError, TransientKafkaError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import run_in_virtual_time
@@ -203,6 +203,36 @@ def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waite
         # Somebody has set the position behind the record that cannot be changed.
         behind = await changing.change(at, records[8:])
         assert (list(behind.passed), behind.failed) == (list(range(8, 20)), {})
+
+    run_in_virtual_time(in_group(run))
+
+
+def test_a_failure_while_nobody_waited_is_told_to_who_asks_next_and_then_it_is_tried_again() -> None:
+    class Away(FakePipe):
+        async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
+            if not self.calls:
+                self.calls += 1
+                await pause(60)
+                raise TransientKafkaError("no core", reason="NO_FREE_CORE")
+            return await super().change(partition, records)
+
+    async def run(group: asyncio.TaskGroup) -> None:
+        changing = Changing(
+            group=group,
+            expressions=Expressions(topics=("t",), where="true"),
+            source="A",
+            pipe=Away(),
+            alone=FakePipe(),
+            strict=FakePipe(),
+        )
+        at, records = TopicPartition("t", 0), [(0, 0, b"a")]
+        asked = group.create_task(changing.change(at, records), name="an epoch that ends")
+        await pause(59)
+        asked.cancel()
+        await pause(2)
+        with pytest.raises(TransientKafkaError, match="no core"):
+            await changing.change(at, records)
+        assert [*(await changing.change(at, records)).passed] == [0]
 
     run_in_virtual_time(in_group(run))
 
