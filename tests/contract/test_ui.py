@@ -80,7 +80,7 @@ async def test_a_person_sees_flows_and_walks_through_all_views_by_keyboard() -> 
         await tab.holds("document.querySelectorAll('svg.graph .edge').length === 1")
         await tab.go_by_keyboard("nav [href='#/migration']")
         await tab.sees(
-            *("NO-GO", "2 checks fail", "Topics that hold it up", "100 records"),
+            *("NO-GO", "3 checks fail", "Topics that hold it up", "100 records"),
             *("None: producers can write to A", "twinlog failover plan 'A->B'"),
             "1 of 5 groups has members on A: stop its consumers",
         )

@@ -94,7 +94,7 @@ def drain_told(row: FlowRow) -> Drain:
 
 
 GO, WAIT, NO_GO = "GO", "WAIT", "NO_GO"
-_FOLLOWS = "FOLLOWS"
+_FOLLOWS = "follows"
 """NO_GO, because of what another check tells."""
 
 TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "MAPPED"})
