@@ -15,7 +15,7 @@ from twinlog_checkpoint.groups.progress import WRITABLE_STATES
 from twinlog_checkpoint.moves.planning.decision import CopyStates, GroupPlace, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
-from twinlog_checkpoint.moves.routes.route import KnownPlace, Route
+from twinlog_checkpoint.moves.routes.route import Route, StandingPlace
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import bounds_or_errors, log_bounds
@@ -36,22 +36,6 @@ _NOT_REPLICATED = Translation(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """A group's offset before the decision about it."""
-
-    group: str
-    from_partition: TopicPartition
-    to_partition: TopicPartition | None
-    from_offset: int
-    translation: Translation
-    metadata: str
-
-    @property
-    def place(self) -> SourcePosition:
-        return SourcePosition(partition=self.from_partition, next_offset=self.from_offset)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Unread:
     """How many records groups have not read and would skip."""
 
@@ -66,7 +50,7 @@ class _Unread:
 class _Asked:
     """The offsets of the groups that a move is about."""
 
-    wanted: list[_Wanted]
+    wanted: list[StandingPlace]
     unread: Mapping[str, KafkaError] = field(default_factory=dict)
     """Groups whose offsets nobody tells now: `wanted` has where they stood last."""
     only_here: Sequence[str] = ()
@@ -191,10 +175,10 @@ class GroupPlaces:
 
     def _as_known(
         self,
-        entry: _Wanted,
+        entry: StandingPlace,
         logs: Mapping[TopicPartition, LogBounds | KafkaError],
         unknown: Mapping[str, Translation],
-    ) -> _Wanted:
+    ) -> StandingPlace:
         """With the last known place, where the log there or the group cannot be looked at now."""
         if entry.to_partition is None:
             return entry
@@ -212,14 +196,14 @@ class GroupPlaces:
             offset = self.route.last_known(entry.group, entry.to_partition)
         return replace(entry, translation=replace(translation, downstream_offset=offset))
 
-    async def _ends_here(self, wanted: Collection[_Wanted]) -> dict[TopicPartition, int]:
+    async def _ends_here(self, wanted: Collection[StandingPlace]) -> dict[TopicPartition, int]:
         """Raises KafkaError."""
         held = {entry.from_partition for entry in wanted}
         logs = await log_bounds(self.route.from_cluster, held, OffsetSpec.LATEST)
         return {partition: log.end for partition, log in logs.items()}
 
     async def _unread(
-        self, wanted: Collection[_Wanted], ranges: Mapping[TopicPartition, LogBounds], moves: Moves
+        self, wanted: Collection[StandingPlace], ranges: Mapping[TopicPartition, LogBounds], moves: Moves
     ) -> _Unread:
         """Count the records that the groups have not read and would skip. Raises KafkaError."""
         only_here = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
@@ -240,7 +224,7 @@ class GroupPlaces:
         return _Unread(before_start=before_start, foreign=foreign, ranges=written)
 
     async def _untouched(
-        self, wanted: Collection[_Wanted], moves: Moves
+        self, wanted: Collection[StandingPlace], moves: Moves
     ) -> dict[tuple[str, TopicPartition], int]:
         """Where the last move in the other direction found the groups that it left at the first record here,
         and that are still there: it may have skipped what only the other cluster has. Raises KafkaError."""
@@ -261,7 +245,7 @@ class GroupPlaces:
             and entry.from_offset <= log.start
         }
 
-    def _works_here(self, entry: _Wanted, moves: Moves) -> bool:
+    def _works_here(self, entry: StandingPlace, moves: Moves) -> bool:
         """Whether the group reads on the cluster that it leaves: a failover moved it there, or it has gone on
         there itself. Otherwise sync.group.offsets has put its offset there."""
         moved = moves.groups_on_target
@@ -271,7 +255,7 @@ class GroupPlaces:
 
     def _wrote_further(
         self,
-        entry: _Wanted,
+        entry: StandingPlace,
         present: int | None,
         committed_before: Mapping[tuple[str, TopicPartition], int | None],
     ) -> bool:
@@ -283,7 +267,7 @@ class GroupPlaces:
         )
 
     async def _committed_before(
-        self, wanted: Collection[_Wanted], moves: Moves
+        self, wanted: Collection[StandingPlace], moves: Moves
     ) -> dict[tuple[str, TopicPartition], int | None]:
         """Where the move that moved a group last left it, on the cluster that it moves to now: what a move of
         the same kind committed for groups that were put back since, or where one in the other direction found
@@ -333,7 +317,7 @@ class GroupPlaces:
         }
         answers = await self.route.ways.translate(set(positions.values()))
         places = [
-            _Wanted(
+            StandingPlace(
                 group=group,
                 from_partition=partition,
                 to_partition=destinations[partition],
@@ -349,7 +333,7 @@ class GroupPlaces:
         # A run for groups that are all known is not about others.
         problems = (found.problem, stay.problem) if unknown or not options.groups else ()
         return _Asked(
-            wanted=[*places, *(_known_last(place) for place in known if place.group in unread)],
+            wanted=[*places, *(place for place in known if place.group in unread)],
             unread=unread,
             only_here=sorted(stay.groups),
             unknown=unknown,
@@ -421,22 +405,10 @@ class GroupPlaces:
     async def _known(self, options: MoveOptions) -> _Asked:
         """Return the groups' offsets from their checkpoints. Raises KafkaError."""
         known = await self.route.known_places()
-        wanted = [_known_last(each) for each in known if each.group in (options.groups or (each.group,))]
-        return _Asked(wanted=wanted)
+        return _Asked(wanted=[each for each in known if each.group in (options.groups or (each.group,))])
 
 
-def _known_last(place: KnownPlace) -> _Wanted:
-    return _Wanted(
-        group=place.group,
-        from_partition=place.from_partition,
-        to_partition=place.to_partition,
-        from_offset=place.from_offset,
-        translation=place.translation,
-        metadata=place.metadata,
-    )
-
-
-def _is_at_start(entry: _Wanted, ranges: Mapping[TopicPartition, LogBounds]) -> bool:
+def _is_at_start(entry: StandingPlace, ranges: Mapping[TopicPartition, LogBounds]) -> bool:
     offset, log = entry.translation.downstream_offset, None
     if entry.to_partition is not None:
         log = ranges.get(entry.to_partition)

@@ -23,7 +23,7 @@ from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
 from twinlog_checkpoint.translation.log_sides import is_absent
-from twinlog_checkpoint.translation.translation import Translation, Verdict
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +41,19 @@ class CopiedPartition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownPlace:
-    """A group's translated offset from its last checkpoint: the only source when its cluster does not
-    answer."""
+class StandingPlace:
+    """Where a group stands on the cluster that it leaves, translated, before the decision about it."""
 
     group: str
     from_partition: TopicPartition
-    to_partition: TopicPartition
+    to_partition: TopicPartition | None
     from_offset: int
     translation: Translation
     metadata: str
+
+    @property
+    def place(self) -> SourcePosition:
+        return SourcePosition(partition=self.from_partition, next_offset=self.from_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,7 +264,7 @@ class Route:
         these. Raises KafkaError."""
         return [] if self.away is None else await copied_partitions(self.away)
 
-    async def known_places(self) -> Collection[KnownPlace]:
+    async def known_places(self) -> Collection[StandingPlace]:
         """The offsets from checkpoints, without a request to the cluster that groups leave; none for a
         failback. Raises KafkaError."""
         if not self._is_failover:
@@ -269,7 +272,7 @@ class Route:
         checkpointer = self.parts.checkpointer
         await self.parts.shared.look()
         return [
-            KnownPlace(
+            StandingPlace(
                 group=group,
                 from_partition=self.parts.origin_of(partition) or partition,
                 to_partition=partition,
@@ -283,7 +286,7 @@ class Route:
             if not self.parts.is_void(checkpoint)
         ]
 
-    async def last_places(self, moves: Moves) -> Collection[KnownPlace]:
+    async def last_places(self, moves: Moves) -> Collection[StandingPlace]:
         """Where the groups stood last on the cluster that they leave: for a failback where failovers left
         them, or else where their checkpoints are. Raises KafkaError."""
         if self._is_failover:
@@ -300,7 +303,7 @@ class Route:
             if home.where == self.from_alias
         }
         return [
-            KnownPlace(
+            StandingPlace(
                 group=group,
                 from_partition=partition,
                 to_partition=to_partition,
