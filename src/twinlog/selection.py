@@ -128,6 +128,15 @@ class TopicSelector:
             return self._decision(topic, TopicReason.SELECTED, rule, pattern=verdict.pattern)
         return self._decision(topic, TopicReason.HEARTBEATS, "heartbeats.replication.enabled")
 
+    def explain(self, topic: str) -> TopicDecision:
+        """As `decide`; of a topic that no `topics` and `topics.exclude` would have copied, why."""
+        whatever = self._without_filter().decide(topic)
+        is_free = whatever.selected or whatever.reason is TopicReason.EXCLUDED
+        return self.decide(topic) if is_free else whatever
+
+    def _without_filter(self) -> "TopicSelector":
+        return replace(self, topic_filter=_EVERY_TOPIC, is_stopped=False)
+
     def refuses_route(self, name: str) -> str:
         """Why records may not go to the copy that a topic of this name would have; "" = they may."""
         remote = self.policy.format_remote_topic(self.flow.source, name)
@@ -135,7 +144,7 @@ class TopicSelector:
             return f"{remote!r} is no name of a topic"
         if self.policy.is_heartbeats_topic(name):
             return "it is for heartbeats"
-        decision = replace(self, topic_filter=_EVERY_TOPIC, is_stopped=False).decide(name)
+        decision = self._without_filter().decide(name)
         return "" if decision.selected else decision.rule
 
     def _other_owner(self, remote: str) -> ClusterAlias | None:

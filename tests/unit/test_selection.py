@@ -71,6 +71,27 @@ def test_mm2_topics_are_internal_even_when_the_filter_takes_them() -> None:
     assert selector(takes_all).decide("__consumer_offsets").reason is TopicReason.INTERNAL
 
 
+def test_what_no_rule_would_have_copied_is_explained_by_that() -> None:
+    rules = selector(
+        topic_lists("orders, team-.*", exclude=r"__.*,mm2.*\.internal,logs,team-x"), policy=RENAMED
+    )
+    told = {name: rules.explain(name).reason for name in ("orders", "other", "logs", "team-x")}
+    assert told == {
+        "orders": TopicReason.SELECTED,
+        "other": TopicReason.NOT_INCLUDED,
+        "logs": TopicReason.EXCLUDED,
+        "team-x": TopicReason.EXCLUDED,
+    }
+    assert rules.explain("__consumer_offsets").reason is TopicReason.INTERNAL
+    assert rules.explain("mm2-offsets.A.internal").reason is TopicReason.INTERNAL
+    named = selector(topic_lists("orders"))
+    assert (named.decide("target.t").reason, named.explain("target.t").reason) == (
+        TopicReason.NOT_INCLUDED,
+        TopicReason.CYCLE,
+    )
+    assert replace(named, is_stopped=True).explain("orders").reason is TopicReason.EXCLUDED
+
+
 def test_a_cycle_names_its_cluster() -> None:
     assert selector().decide("x.target.t").alias == "target"
 

@@ -2,10 +2,13 @@
 
 import contextvars
 
+from typer.testing import CliRunner
+
 from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, TopicPartition
 from twinlog.api.configsync.v1 import configsync_service_pb2 as configsync
 from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.api.source.v1.source_service_pb2 import FlowStatus, PartitionStatus, Pause, Scope
+from twinlog.cli import app
 from twinlog.cli.configsync.explain import (
     _how_to_include,
     changed_words,
@@ -120,8 +123,19 @@ def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None
             flow=flow, source_topic="t", verdict=configsync.TOPIC_VERDICT_EXCLUDED, rule=rule
         )
         assert _how_to_include([excluded]) == ([] if line is None else [line])
-        excluded.source_topic = "__consumer_offsets"
-        assert _how_to_include([excluded]) == [], "Kafka's own"
+
+
+def test_a_reason_with_two_meanings_has_a_paragraph_for_each() -> None:
+    told = CliRunner().invoke(app, ["explain", "reason", "internal"]).stdout
+    topic, error = told.split("\n\n")
+    assert topic.startswith(
+        "INTERNAL: Topics (`twinlog status`, `twinlog explain topic`)\nmeans: it is a topic"
+    )
+    assert topic.endswith("do:    nothing")
+    assert "means: a bug" in error
+    assert error.endswith("do:    report it\n")
+    one = CliRunner().invoke(app, ["explain", "reason", "LOOP_EXITED"]).stdout
+    assert one.startswith("LOOP_EXITED\nmeans: a part")
 
 
 def test_a_topic_that_is_kept_out_has_the_remedy() -> None:

@@ -87,7 +87,7 @@ def explain(
     hidden = isinstance(on_target, KafkaError) and not on_target.retriable
     if not is_absent(on_target) and not (hidden and explanations and not is_copy):
         explanations.append(_on_target(topic, selector, entries, on_target))
-    return explanations or [_nowhere(selector.decide(topic), selector)]
+    return explanations or [_nowhere(selector.explain(topic), selector)]
 
 
 def _routes(topic: str, entries: Mapping[str, ReplicatedTopic]) -> str:
@@ -107,7 +107,7 @@ def _routes(topic: str, entries: Mapping[str, ReplicatedTopic]) -> str:
 def _on_source(
     topic: str, selector: TopicSelector, entry: ReplicatedTopic | None, deletes: DeleteRules, found: Found
 ) -> Explanation:
-    decision = selector.decide(topic)
+    decision = selector.explain(topic)
     verdict, rule = _source_verdict(decision, entry, deletes, found)
     return Explanation(
         cluster=selector.flow.source,
@@ -192,7 +192,7 @@ def _target_verdict(
     upstream = policy.upstream_topic(topic)
     if policy.topic_source(topic) != source or upstream is None:
         return Explained.NO_COUNTERPART, f"no topic of {source} is copied to it", ""
-    decision = selector.decide(upstream)
+    decision = selector.explain(upstream)
     if decision.selected:
         return (
             Explained.NO_COUNTERPART,

@@ -29,13 +29,12 @@ from twinlog.cli.status.rows import ClusterRow, Status
 from twinlog.cli.verdict.flows import is_symptom_of_cluster
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.reasons import no_answer
-from twinlog.reasons import known_reasons
+from twinlog.reasons import OWN, known_reasons, shown_remedy
 
 # Which offsets the copy of an explained topic has, and what is wrong with it, by the source service.
 
 ASK_SECONDS = 10.0
 _EXCLUDING = re.compile(r"""topics\.exclude: pattern ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
-_OF_KAFKA = "__"
 _KEPT_OUT = {
     pb2.TOPIC_VERDICT_CYCLE: "CYCLE",
     pb2.TOPIC_VERDICT_TOPIC_UNAUTHORIZED: "TOPIC_UNAUTHORIZED",
@@ -213,8 +212,18 @@ def reason_command(
         meant = f": {' or '.join(like)}?" if like else ""
         raise ConfigError(f"{name} is not a reason of Twinlog{meant}", key="REASON")
     found = reasons[asked]
-    told = f"{asked}\nmeans: {found['meaning']}\ndo:    {found['remedy']}"
-    call.tell({"reason": asked, **found}, lambda: typer.echo(told))
+    meanings = [
+        _meaning(f"{asked}: {place.title}", each.meaning, shown_remedy(each))
+        for place in OWN
+        for each in place.reasons
+        if each.name == asked
+    ]
+    told = meanings if len(meanings) > 1 else [_meaning(asked, **found)]
+    call.tell({"reason": asked, **found}, lambda: typer.echo("\n\n".join(told)))
+
+
+def _meaning(title: str, meaning: str, remedy: str) -> str:
+    return f"{title}\nmeans: {meaning}\ndo:    {remedy}"
 
 
 app = group("Explain why a topic is replicated or a group is translated, or why not; or a reason.")
@@ -258,7 +267,7 @@ def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
         if each.verdict == pb2.TOPIC_VERDICT_NOT_INCLUDED and each.source_topic:
             name = shlex.quote(each.source_topic.replace(".", chr(92) + "."))
             lines.append(f"to copy it: `twinlog rules add {flow} topics {name}`")
-        if pattern and each.source_topic and not each.source_topic.startswith(_OF_KAFKA):
+        if pattern and each.source_topic:
             matches = shlex.quote(ast.literal_eval(pattern[1]))
             command = f"`twinlog rules remove {flow} topics.exclude {matches}`"
             lines.append(f"to copy it: {command}, for all that it matches")

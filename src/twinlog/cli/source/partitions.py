@@ -254,7 +254,7 @@ def _until(status: pb2.PartitionStatus, now_ms: int) -> str:
     return f"in {max(0.0, (status.retry_at.ToMilliseconds() - now_ms) / 1000):.0f} s"
 
 
-_NO_TROUBLE = "every partition runs"
+_NO_TROUBLE = "no partition that is copied has a problem; `twinlog topics --waiting` shows topics that wait"
 _NOTHING = "no partition is copied; `twinlog explain topic NAME` says why"
 
 
