@@ -8,7 +8,7 @@ from twinlog.batches import BATCH_LIMITS, largest_batch_bytes
 from twinlog.config import NoticeLevel, Service
 from twinlog.config.flow.filters import config_property_filter
 from twinlog.config.flow.settings import fixed_configs
-from twinlog.errors import KafkaError, TwinlogError
+from twinlog.errors import ConfigError, KafkaError, TwinlogError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.model import ClusterAlias
@@ -153,7 +153,9 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         yield fine(cluster.alias, "version", f"Kafka {cluster.release} or later")
 
 
-def _remedy(alias: str, failure: KafkaError, servers: Sequence[str]) -> str:
+def _remedy(alias: str, failure: KafkaError | ConfigError, servers: Sequence[str]) -> str:
+    if isinstance(failure, ConfigError):
+        return f"correct {alias}.{failure.metadata['key']}" if "key" in failure.metadata else ""
     if failure.reason in _LOGIN:
         return f"check {alias}.sasl.mechanism and {alias}.sasl.jaas.config, and that the user exists"
     if failure.reason in _TOKEN:

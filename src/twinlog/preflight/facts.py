@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.config.security import SecuritySettings
-from twinlog.errors import KafkaError, StateError, TwinlogError
+from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError
 from twinlog.kafka.ports import ConfigEntry, Outage, TopicDescription
 from twinlog.loops import ring_of, ring_text, same_places
 from twinlog.model import ClusterAlias, Flow
@@ -66,8 +66,8 @@ Operations: TypeAlias = frozenset[str] | KafkaError
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
     alias: ClusterAlias
-    unreachable: KafkaError | None = None
-    """The error; of the rest only `servers` is known then."""
+    unreachable: KafkaError | ConfigError | None = None
+    """The error, also of a file that cannot be read; of the rest only `servers` is known then."""
     servers: Sequence[str] = ()
     """The addresses in the file."""
     cluster_id: str = ""

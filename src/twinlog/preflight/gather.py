@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.flow.filters import group_filter
-from twinlog.errors import KafkaError, StateError
+from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
@@ -125,10 +125,10 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
 
 
 async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts:
-    async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(_open(client, timeout_seconds))
-        inspector = await stack.enter_async_context(_inspect(client, timeout_seconds))
-        try:
+    try:
+        async with AsyncExitStack() as stack:
+            cluster = await stack.enter_async_context(_open(client, timeout_seconds))
+            inspector = await stack.enter_async_context(_inspect(client, timeout_seconds))
             present = await cluster.presence()
             outage = await cluster.outage(present)
             return ClusterFacts(
@@ -140,8 +140,8 @@ async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts
                 topics=frozenset(await cluster.list_topics()),
                 outage=outage,
             )
-        except KafkaError as error:
-            return ClusterFacts(alias=client.alias, unreachable=error, servers=client.bootstrap_servers)
+    except (KafkaError, ConfigError) as error:
+        return ClusterFacts(alias=client.alias, unreachable=error, servers=client.bootstrap_servers)
 
 
 async def _broker_configs(cluster: KafkaCluster) -> Mapping[str, str]:

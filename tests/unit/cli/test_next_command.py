@@ -123,7 +123,7 @@ def test_a_failure_for_people_ends_with_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_environment", [False, True])
-def test_a_file_that_is_wrong_leads_to_preflight_of_it_but_not_from_there(
+def test_a_file_that_is_wrong_leads_to_preflight_of_it_and_from_there_only_once_it_is_corrected(
     tmp_path: Path, in_environment: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "mm2.properties"
@@ -131,7 +131,10 @@ def test_a_file_that_is_wrong_leads_to_preflight_of_it_but_not_from_there(
     if in_environment:
         monkeypatch.setenv("TWINLOG_CONFIG", str(file))
     assert invoke(["run", str(file)]).stderr.splitlines()[-1] == f"next: twinlog preflight {file}"
-    assert "next:" not in invoke(["preflight", str(file)]).stderr
+    told = invoke(["preflight", str(file)]).stderr.splitlines()[-1]
+    assert told == f"next: correct that, then twinlog preflight {file}"
+    told = json.loads(invoke(["preflight", str(file), "-o", "json"]).stderr)["next"]
+    assert told == f"twinlog preflight {file}"
 
 
 def test_the_flow_that_a_command_was_given_is_in_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:

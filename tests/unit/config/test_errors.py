@@ -22,6 +22,7 @@ LIST = "a comma-separated list without empty elements"
 PROTOCOL = "one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
 ADDRESS = "HOST:PORT with a port from 0 to 65535"
 MM2 = "org.apache.kafka.connect.mirror"
+ELSE = "; or delete the line and write what your class selects into topics and topics.exclude"
 POLICIES = (
     f"one of {MM2}.DefaultReplicationPolicy, {MM2}.IdentityReplicationPolicy or that of an installed package"
 )
@@ -54,7 +55,7 @@ def test_wrong_value() -> None:
         (
             "topic.filter.class",
             "com.example.Mine",
-            f"one of {MM2}.DefaultTopicFilter",
+            f"one of {MM2}.DefaultTopicFilter{ELSE}",
         ),
         ("B.exactly.once.source.support", "yes", "one of disabled, preparing, enabled"),
         ("A.consumer.isolation.level", "committed", "one of read_committed, read_uncommitted"),

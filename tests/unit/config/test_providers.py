@@ -172,6 +172,15 @@ def test_directory(allowed: str | None, key: str, expected: str | None) -> None:
     assert resolved(made, reference) == (reference if expected is None else expected)
 
 
+def test_a_secret_that_is_not_mounted_names_its_file_as_a_mistake() -> None:
+    findings = ConfigFindings(file="f")
+    made = resolver(provider("dir", "DirectoryConfigProvider"), findings=findings)
+    assert resolved(made, "${dir:/run/secrets:password}") == "${dir:/run/secrets:password}"
+    (notice,) = findings.notices
+    assert notice.is_mistake
+    assert notice.text.endswith("is used literally: there is no /run/secrets/password")
+
+
 @pytest.mark.parametrize(
     ("settings", "reference", "problem"),
     [

@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -133,6 +134,34 @@ async def test_the_brokers_to_start_are_those_of_the_file(configure: Configure) 
         "start the brokers of A (127.0.0.1:1), or correct A.bootstrap.servers",
         "start the brokers of B (127.0.0.1:1, 127.0.0.1:2), or correct B.bootstrap.servers",
     ]
+
+
+async def test_secrets_that_are_not_mounted_are_named_with_their_keys_and_the_other_cluster_is_looked_at(
+    configure: Configure, tmp_path: Path
+) -> None:
+    at = tmp_path / "secrets"
+    file = configure(
+        {
+            "config.providers": "dir",
+            "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+            "A.security.protocol": "SSL",
+            "A.ssl.truststore.location": f"{at}/ca.p12",
+            "A.ssl.truststore.password": f"${{dir:{at}:ca.password}}",
+            "B.bootstrap.servers": "127.0.0.1:1",
+        }
+    )
+    found = [
+        each for each in judge(await gather_facts(file, timeout_seconds=1.0)) if each.level is Severity.ERROR
+    ]
+    told = {each.about.partition(":")[0]: (each.level, each.message, each.remedy) for each in found}
+    level, message, _ = told[file.file]
+    assert level is Severity.ERROR
+    assert message.startswith("A.ssl.truststore.password: ")
+    assert f"there is no {at}/ca.password" in message
+    _, message, remedy = told["A"]
+    assert f"cannot read {at}/ca.p12" in message
+    assert remedy == "correct A.ssl.truststore.location"
+    assert told["B"][2].startswith("start the brokers of B")
 
 
 def test_another_failure_to_connect_sends_to_the_addresses_and_tls(configure: Configure) -> None:

@@ -223,19 +223,24 @@ def _say_text(text: str) -> None:
 def next_line(error: TwinlogError) -> str:
     """The last line about an error; empty if only the command that failed would help."""
     told = help_after(error)
-    return f"\nnext: {told}" if told else ""
+    first = "correct that, then " if _repeats(told) else ""
+    return f"\nnext: {first}{told}" if told else ""
 
 
 def help_after(error: TwinlogError) -> str:
-    """The command that helps after an error of the running command; empty if that is the command itself."""
-    command = COMMAND.get()
+    """The command that helps after an error of the running command; empty if that is the command itself,
+    unless a file has to be corrected before."""
     # The error need not name the flow that the command was given.
     given = next((word for word in sys.argv[1:] if _FLOW.fullmatch(word)), "")
     told = next_command(
         error.reason,
         {"flow": given, **error.metadata},
-        command=command,
+        command=COMMAND.get(),
         file=GIVEN_FILE.get(),
     )
-    is_the_same = " " in command and f"{told} ".startswith(f"{command} ") and " --" not in told
-    return "" if is_the_same else pasteable(told)
+    return "" if _repeats(told) and error.reason != ConfigError.default_reason else pasteable(told)
+
+
+def _repeats(told: str) -> bool:
+    command = COMMAND.get()
+    return " " in command and f"{told} ".startswith(f"{command} ") and " --" not in told

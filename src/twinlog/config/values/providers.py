@@ -244,11 +244,10 @@ class Resolver:
             self.findings.problem(prop.key, f"{match[0]}: {error}", line=prop.line)
             return match[0]
         if found is None:
-            self.findings.warning(
-                prop.key,
-                f"{match[0]} is used literally: provider {name!r} has no such value",
-                line=prop.line,
-            )
+            is_directory = isinstance(provider, DirectoryProvider)
+            why = f"there is no {Path(path, key)}" if is_directory else f"provider {name!r} has no such value"
+            text = f"{match[0]} is used literally: {why}"
+            self.findings.warning(prop.key, text, line=prop.line, is_mistake=True)
             return match[0]
         return found
 

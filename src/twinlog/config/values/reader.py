@@ -42,7 +42,7 @@ class Notice:
     text: str
     is_mistake: bool = False
     """Nobody can have meant it, although MirrorMaker 2 would start with it: the flow would copy other topics
-    than the file says, or none."""
+    than the file says, or none, or a client would log in with the text of a reference."""
 
     def __str__(self) -> str:
         place = f"line {self.line}: " if self.line else ""
