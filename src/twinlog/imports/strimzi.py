@@ -6,6 +6,7 @@ positions of all mirrors of a resource in one topic. What it adds to their confi
 well, so that a connector means the same whether its resource or Connect's REST API was imported.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from twinlog.config.keys.spec import KeyScope
@@ -25,7 +26,8 @@ _MIRROR_MAKER_1 = "KafkaMirrorMaker"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 """The converters of the worker; connectors may have their own."""
 _DEFAULT_OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
-"""The operator's topic if a resource names none (v1beta2)."""
+_DEFAULT_GROUP = "mirrormaker2-cluster"
+"""The operator's topic and the group of its workers if a resource names none (v1beta2)."""
 
 _CONNECTORS = {
     Connector.SOURCE: "sourceConnector",
@@ -168,14 +170,17 @@ class _MirrorMaker2:
         if not is_v1:
             target = self._cluster(mirror, "target", "targetCluster")
         if not source.is_there or not target.is_there:
-            self._report.impossible(mirror.setting, "its source or its target is none of the clusters here")
+            field = "targetCluster" if source.is_there else "sourceCluster"
+            told = f"{mirror.text(field)!r} is none of the clusters here: {', '.join(self._clusters)}"
+            self._report.impossible(mirror.get(field).setting, told)
             return
         worker = self._spec.text("connectCluster")
         if worker and not is_v1 and target.text("alias") != worker:
             self._report.impossible(
                 mirror.setting,
-                f"its target is not {worker} (connectCluster), where a worker writes and keeps positions: the"
-                " operator refuses it, and older ones copied to another cluster than it says",
+                f"its target {target.text('alias')} is not {worker} (connectCluster), where a worker writes"
+                " and keeps positions: the operator refuses it, and older ones copied to another cluster than"
+                " it says",
             )
             return
         if _CONNECTORS[Connector.CHECKPOINT] not in mirror.fields:
@@ -248,7 +253,13 @@ class _MirrorMaker2:
         alias, config = target.text("alias"), target.get("config").settings()
         named = target.get("offsetStorageTopic")
         topic = named.setting if named.is_there else config.get("offset.storage.topic")
-        for name in ("groupId", "configStorageTopic", "statusStorageTopic"):
+        group = target.get("groupId") if target.get("groupId").is_there else target.get("config", "group.id")
+        self._report.to_do(
+            group.setting if group.is_there else target.setting,
+            "do not start Twinlog beside MirrorMaker 2; this ends with 0 once that has stopped:"
+            f" `twinlog adopt FILE --connect-group {shlex.quote(group.scalar or _DEFAULT_GROUP)}`",
+        )
+        for name in ("configStorageTopic", "statusStorageTopic"):
             if target.get(name).is_there:
                 self._report.ignored(target.get(name).setting, "there are no Connect workers")
         for key, found in config.items():

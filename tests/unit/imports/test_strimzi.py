@@ -82,6 +82,20 @@ def test_no_secret_is_made_up_and_each_is_a_line_to_do() -> None:
     assert "a pattern names no file" in to_do
 
 
+@pytest.mark.parametrize("field", ["sourceCluster", "targetCluster"])
+def test_a_mirror_of_a_cluster_that_is_not_there_names_it(field: str) -> None:
+    wrong = V1BETA2.replace(f"{field}: ", f"{field}: x-")
+    with pytest.raises(ConfigError, match=f"{field}: 'x-.*' is none of the clusters here: east, west"):
+        imported(wrong)
+
+
+def test_the_group_of_the_workers_stands_in_the_command_that_sees_whether_they_run() -> None:
+    for text, group in ((STRIMZI_V1, "mirror-group"), (V1BETA2, "mirrormaker2-cluster")):
+        found = imported(text)
+        assert f"`twinlog adopt FILE --connect-group {group}`" in texts(found, Fate.TO_DO)
+        assert f"--connect-group {group}" in found.properties
+
+
 V1BETA2 = """\
 apiVersion: kafka.strimzi.io/v1beta2
 kind: KafkaMirrorMaker2
