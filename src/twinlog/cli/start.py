@@ -1,5 +1,6 @@
 """`twinlog start SOURCE TARGET`: a first flow, for which it writes the file that it runs; `twinlog init`."""
 
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import typer
 
-from twinlog.cli.common.failures import RUN
+from twinlog.cli.common.failures import EXIT_WRONG_USE, RUN
 from twinlog.cli.common.location import note_file
 from twinlog.cli.common.names import counted
 from twinlog.cli.common.options import argument, flag, option
@@ -26,12 +27,6 @@ if TYPE_CHECKING:
 # Writes the properties of a first flow between two open clusters, from the facts about them. Pure.
 
 _MOST_REPLICAS: Final = 3
-_INTERNAL: Final = (
-    "offset-syncs.topic.replication.factor",
-    "offset.storage.replication.factor",
-    "checkpoints.topic.replication.factor",
-    "heartbeats.topic.replication.factor",
-)
 _KEEP_NAMES: Final = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
 
 
@@ -52,8 +47,6 @@ def first_file(
     """The file, in the format of MirrorMaker 2, with a comment for each choice. `topics` are names and
     regular expressions, separated by commas. `keep_names`: the copy of orders is named orders."""
     flow = f"{source.alias}->{target.alias}"
-    fewest = min(source.broker_count, target.broker_count, _MOST_REPLICAS)
-    copied = min(target.broker_count, _MOST_REPLICAS)
     blocks = [
         _block(
             "The names of the clusters."
@@ -73,16 +66,26 @@ def first_file(
             {f"{flow}.topics": topics},
         ),
         *([_block("Copies have the names of their topics.", _KEEP_NAMES)] if keep_names else []),
-        _block(
-            f"Replicas of new copies: {_MOST_REPLICAS}, or one on each broker of {target.alias}.",
-            {"replication.factor": str(copied)},
-        ),
-        _block(
-            f"Replicas of internal topics: {_MOST_REPLICAS}, or one on each broker of the smaller cluster.",
-            dict.fromkeys(_INTERNAL, str(fewest)),
-        ),
+        _replicas(source, target),
+        _replicas(target, source),
     ]
     return "\n".join(blocks)
+
+
+def _replicas(on: StartCluster, other: StartCluster) -> str:
+    """Of all topics that flows of either direction create there, and those of MirrorMaker 2's workers, which
+    take 3 where the file does not say it."""
+    here, back = f"{other.alias}->{on.alias}", f"{on.alias}->{other.alias}"
+    topics = (
+        *(here, f"{here}.checkpoints.topic", f"{here}.heartbeats.topic", f"{back}.offset-syncs.topic"),
+        *(f"{on.alias}.{kind}.storage" for kind in ("offset", "config", "status")),
+    )
+    factor = str(min(on.broker_count, _MOST_REPLICAS))
+    return _block(
+        f"Replicas of what is created on {on.alias}: {_MOST_REPLICAS}, or one on each broker. The last two"
+        " are MirrorMaker 2's alone.",
+        {f"{topic}.replication.factor": factor for topic in topics},
+    )
 
 
 def _block(why: str, properties: Mapping[str, str]) -> str:
@@ -142,6 +145,8 @@ def run_file(request: "RunRequest") -> NoReturn:
         from twinlog.supervisor.main import run
 
         exit_code = run(request)
+    if exit_code == EXIT_WRONG_USE:
+        typer.echo(f"next: twinlog preflight {shlex.quote(str(request.config))}", err=True)
     sys.exit(exit_code)
 
 

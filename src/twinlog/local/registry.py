@@ -1,12 +1,14 @@
 """The registry of running named clusters for `twinlog local`: one file per cluster, written and locked by its
-owner.
+owner. Each installation, such as a clone's .venv, has its own: nobody ends the clusters of another clone.
 
 Only the user can read the file. The lock is free as soon as the owner is gone, however it ended, and the file
 is then void.
 """
 
 import fcntl
+import hashlib
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -201,7 +203,7 @@ def _forget(name: str) -> None:
 
 
 def _directory() -> Path:
-    return state_dir() / "clusters"
+    return state_dir() / "clusters" / hashlib.sha256(sys.prefix.encode()).hexdigest()[:12]
 
 
 def _entry_file(name: str) -> Path:

@@ -71,8 +71,11 @@ def test_clusters_in_the_foreground_end_by_a_signal(
     environment: dict[str, str], run: Run, number: signal.Signals
 ) -> None:
     command = [*_COMMAND, "up", "solo"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
+        assert "in the foreground until Ctrl-C; with --detach" in process.stderr.readline()
         said = []
         while "ready" not in (line := process.stdout.readline()):
             assert line, "it ended before it was ready"

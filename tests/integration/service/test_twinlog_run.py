@@ -226,6 +226,15 @@ def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: Sequence[str
     assert words in _refusal(tmp_path, _PROPERTIES, *arguments)
 
 
+async def test_what_a_service_refuses_ends_with_the_command_that_names_all_of_it(tmp_path: Path) -> None:
+    secret = f"A.security.protocol = SSL\nA.ssl.truststore.location = {tmp_path}/absent\n"
+    properties = _PROPERTIES + _FREE_PORTS + secret
+    async with _twinlog_run(tmp_path, properties, "--service", "heartbeat") as command:
+        assert await command.exit_code() == 2
+    assert f"cannot read {tmp_path}/absent" in command.stderr
+    assert command.stderr.splitlines()[-1] == f"next: twinlog preflight {tmp_path}/mm2.properties"
+
+
 async def test_runs_of_two_files_live_side_by_side_and_a_second_of_one_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

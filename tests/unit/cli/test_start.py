@@ -21,6 +21,7 @@ from twinlog.cli.start import (
     wanted_from,
 )
 from twinlog.errors import ConfigError
+from twinlog.model import Flow
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.virtual_time import VirtualTimeLoop
@@ -35,26 +36,29 @@ def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> Fi
 
 
 @pytest.mark.parametrize(
-    ("brokers", "copied", "internal"),
-    [((1, 1), 1, 1), ((3, 1), 1, 1), ((1, 3), 3, 1), ((2, 3), 3, 2), ((5, 9), 3, 3)],
+    ("brokers", "on_source", "on_target"),
+    [((1, 1), 1, 1), ((3, 1), 3, 1), ((1, 3), 1, 3), ((2, 3), 2, 3), ((5, 9), 3, 3)],
 )
-def test_it_asks_for_as_many_replicas_as_there_are_brokers_and_three_at_most(
-    brokers: tuple[int, int], copied: int, internal: int
+def test_it_asks_each_cluster_for_as_many_replicas_as_it_has_brokers_and_three_at_most(
+    brokers: tuple[int, int], on_source: int, on_target: int
 ) -> None:
     ends = wanted("a:9092,a2:9092", names="east, west").ends
     text = first_file(*(replace(end, broker_count=count) for end, count in zip(ends, brokers, strict=True)))
     configuration = read(text, FILE)
-    assert configuration.notices == ()
+    of_connect = {f"{at}.{kind}.storage" for at in ("east", "west") for kind in ("config", "status")}
+    assert {each.key.removesuffix(".replication.factor") for each in configuration.notices} == of_connect
     assert configuration.clusters["east"].bootstrap_servers == ("a:9092", "a2:9092")
     (flow,) = configuration.enabled_flows
     assert str(flow.flow) == "east->west"
-    assert flow.configsync.replication_factor == copied
-    assert {
-        flow.source.offset_syncs.replication_factor,
-        flow.source.offset_storage.replication_factor,
-        flow.checkpoint.topic_replication_factor,
-        flow.heartbeat.topic_replication_factor,
-    } == {internal}
+    back = configuration.flow(Flow("west", "east"))
+    for each, here, there in ((flow, on_source, on_target), (back, on_target, on_source)):
+        assert each.source.offset_syncs.replication_factor == here
+        assert {
+            each.configsync.replication_factor,
+            each.source.offset_storage.replication_factor,
+            each.checkpoint.topic_replication_factor,
+            each.heartbeat.topic_replication_factor,
+        } == {there}
 
 
 @pytest.mark.parametrize("alias", ["nord-süd", "dc1"])
