@@ -32,7 +32,7 @@ from twinlog.preflight.facts import (
 from twinlog.preflight.rights import check_rights, not_checked, servers_of
 from twinlog.service.access.exposure import lacks
 
-OLDEST_RELEASE: Final = "2.5"
+OLDEST_RELEASE: Final = "2.8"
 _SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
 """A broker property (KIP-714)."""
 """Transactions that survive a restart of the producer (KIP-447, KIP-360) came with it."""

@@ -32,10 +32,6 @@ def string(text: str) -> bytes:
     return INT16.pack(len(encoded)) + encoded
 
 
-def nullable_string(text: str | None) -> bytes:
-    return INT16.pack(-1) if text is None else string(text)
-
-
 def take_int32(data: Frame, position: int) -> tuple[int, int]:
     return INT32.unpack_from(data, position)[0], position + 4
 

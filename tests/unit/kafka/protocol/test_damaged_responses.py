@@ -41,22 +41,9 @@ def metadata_response(version: int) -> bytes:
     return b"".join([*pieces, struct.pack(">i", 3), nodes, nodes, nodes, tags, struct.pack(">i", 0), tags])
 
 
-FETCH_RESPONSE = b"".join(
-    [
-        struct.pack(">ihii", 0, 0, 0, 1) + plain(b"t") + struct.pack(">i", 1),
-        struct.pack(">ihqqqi", 0, 0, 9, 9, 0, 1) + struct.pack(">qq", 7, 3) + struct.pack(">i", -1),
-        struct.pack(">i", 4) + b"data",
-    ]
-)
-"""One partition with an aborted transaction and some records."""
-
-
 RESPONSES: list[tuple[Callable[[bytes], object], bytes]] = [
-    (lambda data: fetch_wire.read_fetch_response(data, 0), FETCH_RESPONSE)
-]
-RESPONSES += [
     (
-        partial(lambda topics, data: fetch_wire.read_flexible_fetch_response(data, 0, topics), topics),
+        partial(lambda topics, data: fetch_wire.read_fetch_response(data, 0, topics), topics),
         bytes(10)
         + (b"\x02" + name + b"\x02")
         + (struct.pack(">ihqqq", 0, 0, 9, 9, 0) + b"\x02" + struct.pack(">qq", 7, 3) + b"\0")
@@ -68,14 +55,6 @@ RESPONSES += [(metadata_reader(version), metadata_response(version)) for version
 RESPONSES += [
     (
         lambda data: produce_wire.read_produce_response(data, 0),
-        struct.pack(">i", 1)
-        + plain(b"t")
-        + struct.pack(">iihqqqi", 1, 0, 0, 5, -1, 0, 0)
-        + plain(b"")
-        + struct.pack(">i", 0),
-    ),
-    (
-        lambda data: produce_wire.read_flexible_produce_response(data, 0),
         b"\x02"
         + compact(b"t")
         + b"\x02"

@@ -1,4 +1,4 @@
-"""The hand-written requests and responses, against aiokafka's own classes."""
+"""The hand-written requests and responses, against Kafka's layouts."""
 
 import base64
 from collections.abc import Mapping
@@ -6,59 +6,19 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import IncompatibleBrokerVersion
-from aiokafka.protocol import fetch as theirs
-from aiokafka.protocol.produce import ProduceRequest, ProduceResponse_v8
 
 from twinlog.batches import AbortedTransaction, NewRecord, build_batch
+from twinlog.kafka.protocol.requests import Fields
 from twinlog.kafka.raw.fetch.wire import FetchPart, fetch_request
-from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
+from twinlog.kafka.raw.produce.wire import PRODUCE, ProduceResponse, SealedBatch, produce_request
 from twinlog.model import TopicPartition
-from unit.cases import about
+from twinlog.testing.broker.codec import write_answer
 
 _PARTS = [
     FetchPart(TopicPartition("a", 0), 100),
     FetchPart(TopicPartition("b", 3), 1 << 40),
     FetchPart(TopicPartition("a", 1), 0),
 ]
-
-
-def _fetch() -> Any:
-    return fetch_request(
-        _PARTS,
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=50_000_000,
-        max_partition_bytes=1_000_000,
-        read_committed=True,
-        rack="rack-ä",
-    )
-
-
-def test_fetch_requests_are_theirs() -> None:
-    topics = [("a", [(0, 100, 1_000_000), (1, 0, 1_000_000)]), ("b", [(3, 1 << 40, 1_000_000)])]
-    expected = theirs.FetchRequest(500, 1, 50_000_000, 1, topics, rack_id="rack-ä").prepare({1: (0, 11)})
-    ours = _fetch().prepare({1: (0, 11)})
-    assert b"".join(ours.pieces) == expected.encode()
-    header = ours.header(9, b"c")
-    assert header == expected.build_request_header(correlation_id=9, client_id="c").encode()
-
-
-def test_fetch_responses_are_read() -> None:
-    topics = [("a", [(0, 0, 110, 105, 7, [(9, 3), (8, 1)], 2, b"xyz"), (1, 6, 110, 105, 7, None, -1, None)])]
-    response = theirs.FetchResponse_v11(90, 0, 0, topics)
-    agreed = _fetch().prepare({1: (4, 11)})
-    read = agreed.read(b"\0\0\0\x09" + response.encode(), 4)
-    assert read.error_code == 0
-    assert read.throttle_ms == agreed.throttle_ms == 90
-    one, other = read.answers
-    assert (one.partition, one.error_code) == (TopicPartition("a", 0), 0)
-    assert (one.high_watermark, one.last_stable_offset) == (110, 105)
-    assert one.log_start_offset == 7
-    assert one.aborted == (AbortedTransaction(9, 3), AbortedTransaction(8, 1))
-    assert one.preferred_replica == 2
-    assert bytes(one.records) == b"xyz"
-    assert (other.partition, other.error_code, other.aborted) == (TopicPartition("a", 1), 6, ())
-    assert len(other.records) == 0
 
 
 _A, _B = bytes(range(16)), bytes(range(16, 32))
@@ -105,7 +65,7 @@ def test_topics_with_ids_are_asked_for_by_id(newest: int, names: tuple[bytes, by
 
 @pytest.mark.parametrize("topic_ids", [{}, {"a": _IDS["a"]}, {**_IDS, "b": ""}, {**_IDS, "b": "no id"}])
 def test_topics_are_asked_for_by_name_unless_the_id_of_each_is_known(topic_ids: dict[str, str]) -> None:
-    assert _fetch_by_id(topic_ids).prepare({1: (4, 18)}).header(7, b"")[:4] == b"\x00\x01\x00\x0b"
+    assert _fetch_by_id(topic_ids).prepare({1: (4, 18)}).header(7, b"")[:4] == b"\x00\x01\x00\x0c"
 
 
 @pytest.mark.parametrize(("version", "names"), [(12, (b"\x02a", b"\x02b")), (13, (_A, _B))])
@@ -166,15 +126,6 @@ _PRODUCED = [
     _part(TopicPartition("a", 0), b"head", b"records"),
     _part(TopicPartition("b", 2), b"h", b"r"),
 ]
-
-
-def test_produce_requests_are_theirs() -> None:
-    for transactional_id in [None, "twinlog-A-B-0-1"]:
-        with about(transactional_id):
-            topics = [("a", [(0, b"headrecords")]), ("b", [(2, b"hr")])]
-            expected = ProduceRequest(transactional_id, -1, 30_000, topics).prepare({0: (0, 8)})
-            ours = produce_request(_PRODUCED, transactional_id=transactional_id, timeout_ms=30_000)
-            assert b"".join(ours.prepare({0: (0, 8)}).pieces) == expected.encode()
 
 
 def test_produce_that_adds_its_partitions_is_version_12() -> None:
@@ -254,8 +205,8 @@ def test_topics_are_named_by_their_ids_where_all_ids_are_known() -> None:
     assert version(ids, "id", adds_partitions=True) == 13
     assert version(ids, None, adds_partitions=False) == 13
     assert version(ids, "id", adds_partitions=True, newest=12) == 12
-    assert version(ids, None, adds_partitions=False, newest=8) == 8
-    assert version(ids, "id", adds_partitions=False) == 8, "brokers would add the partitions"
+    assert version(ids, None, adds_partitions=False, newest=9) == 9
+    assert version(ids, "id", adds_partitions=False) == 9, "brokers would add the partitions"
     assert version({"a": ids["a"], "b": ""}, "id", adds_partitions=True) == 12
     agreed = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1, topic_ids=ids).prepare(
         {0: (3, 13)}
@@ -265,32 +216,39 @@ def test_topics_are_named_by_their_ids_where_all_ids_are_known() -> None:
     assert answer == (TopicPartition("b", 2), 100, -1, "", None)
 
 
-def test_produce_responses_are_read() -> None:
-    request = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1)
-    both = ProduceResponse_v8(
-        [("a", [(0, 0, 1234, -1, 0, [], None)]), ("b", [(2, 10, -1, -1, -1, [], None)])], 0
-    )
-    answers = request.prepare({0: (0, 8)}).read(both.encode(), 0).answers
-    assert [(a.partition, a.error_code, a.base_offset) for a in answers] == [
-        (TopicPartition("a", 0), 0, 1234),
-        (TopicPartition("b", 2), 10, -1),
+def _read_produced(throttle_ms: int = 0, **partitions: Fields) -> ProduceResponse:
+    """What is read of an answer that says this of a partition of each topic."""
+    usual = {"log_append_time": -1, "log_start_offset": 0, "record_errors": (), "error_message": None}
+    responses = [
+        {"name": topic, "partition_responses": [{**usual, **each}]} for topic, each in partitions.items()
     ]
-    new = ProduceResponse_v8(
-        [("b", [(2, 87, -1, -1, -1, [(5, "no key either"), (3, "no key")], "one or more records")])], 70
-    )
-    agreed = request.prepare({0: (0, 8)})
-    (answer,) = agreed.read(new.encode(), 0).answers
-    assert agreed.throttle_ms == 70
-    assert (answer.error_code, answer.message, answer.record) == (87, "no key", 3)
-    silent = ProduceResponse_v8([("b", [(2, 87, -1, -1, -1, [(0, "no key")], None)])], 0)
-    (answer,) = request.prepare({0: (0, 8)}).read(silent.encode(), 0).answers
-    assert (answer.message, answer.record) == ("no key", 0)
-    whole = ProduceResponse_v8([("b", [(2, 10, -1, -1, -1, [], "too large")])], 0)
-    (answer,) = request.prepare({0: (0, 8)}).read(whole.encode(), 0).answers
-    assert (answer.message, answer.record) == ("too large", None)
+    answer = {"responses": responses, "throttle_time": throttle_ms}
+    agreed = produce_request(_PRODUCED, transactional_id=None, timeout_ms=1).prepare({PRODUCE: (0, 9)})
+    assert agreed.pieces[0] == b"\0", "no transactional id"
+    read = agreed.read(write_answer(PRODUCE, 9, 1, answer), 8)
+    assert read.throttle_ms == agreed.throttle_ms == throttle_ms
+    return read
 
 
-@pytest.mark.parametrize("broker_versions", [{}, {1: (0, 10)}, {1: (12, 20)}])
+def test_produce_responses_are_read() -> None:
+    taken = {"index": 0, "error_code": 0, "base_offset": 1234}
+    refused = {"index": 2, "error_code": 10, "base_offset": -1}
+    answers = _read_produced(a=taken, b={**refused, "error_message": "too large"}).answers
+    assert answers == [
+        (TopicPartition("a", 0), 0, 1234, "", None),
+        (TopicPartition("b", 2), 10, -1, "too large", None),
+    ]
+    both = [
+        {"batch_index": 5, "batch_index_error_message": "no key either"},
+        {"batch_index": 3, "batch_index_error_message": "no key"},
+    ]
+    (answer,) = _read_produced(70, b={**refused, "record_errors": both, "error_message": "records"}).answers
+    assert (answer.message, answer.record) == ("no key", 3)
+    (answer,) = _read_produced(b={**refused, "record_errors": both[1:]}).answers
+    assert (answer.message, answer.record) == ("no key", 3)
+
+
+@pytest.mark.parametrize("broker_versions", [{}, {1: (0, 11)}, {1: (13, 20)}])
 def test_a_broker_without_a_common_version_is_named(broker_versions: dict[int, tuple[int, int]]) -> None:
-    with pytest.raises(IncompatibleBrokerVersion, match="request 1, 11 to 11 are needed"):
-        _fetch().prepare(broker_versions)
+    with pytest.raises(IncompatibleBrokerVersion, match="request 1, 12 to 12 are needed"):
+        _fetch_by_id({}).prepare(broker_versions)

@@ -1,8 +1,7 @@
 """Fetch, built and read in place: the answer's records are never copied.
 
-Layouts: Kafka's protocol guide. Version 11 (Kafka 2.3), and with tagged fields (KIP-482) 12 (2.7) and 13
-(3.1). Version 13 names a topic by its id (KIP-516), so the log of another topic with the same
-name is never read.
+Layouts: Kafka's protocol guide. Versions 12 (Kafka 2.7) and 13 (3.1), which names a topic by its id
+(KIP-516), so that the log of another topic with the same name is never read.
 """
 
 import struct
@@ -13,7 +12,6 @@ from typing import NamedTuple
 from twinlog.batches.visibility import AbortedTransaction
 from twinlog.kafka.protocol.frames import (
     INT16,
-    INT32,
     NO_TAGS,
     TOPIC_ID_BYTES,
     Frame,
@@ -21,19 +19,16 @@ from twinlog.kafka.protocol.frames import (
     compact_string,
     raw_topic_id,
     skip_tags,
-    string,
     take_compact_length,
     take_compact_string,
     take_int32,
-    take_string,
 )
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 FETCH = 1
 """API key."""
-_OLDEST = 11
-_FLEXIBLE = 12
+_OLDEST = 12
 _WITH_TOPIC_IDS = 13
 _CONSUMER = -1
 _UNKNOWN_EPOCH = -1
@@ -107,23 +102,19 @@ def fetch_request(
     limits = _Limits(max_wait_ms, min_bytes, max_bytes, max_partition_bytes, read_committed, rack)
 
     def encode(version: int) -> Pieces:
-        if version < _FLEXIBLE:
-            return _write(by_topic, limits)
         names = ids if version >= _WITH_TOPIC_IDS else {topic: compact_string(topic) for topic in by_topic}
-        return _write_flexible(by_topic, names, limits)
+        return _write(by_topic, names, limits)
 
     def decode(data: Frame, position: int, version: int) -> FetchResponse:
-        if version < _FLEXIBLE:
-            return read_fetch_response(data, position)
         topics = {raw_id: topic for topic, raw_id in ids.items()} if version >= _WITH_TOPIC_IDS else None
-        return read_flexible_fetch_response(data, position, topics)
+        return read_fetch_response(data, position, topics)
 
     return HandWrittenRequest(
         FETCH,
         range(_OLDEST, (_WITH_TOPIC_IDS if has_ids else _OLDEST) + 1),
         encode,
         decode,
-        flexible_from=_FLEXIBLE,
+        flexible_from=_OLDEST,
         largest_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
     )
 
@@ -146,37 +137,16 @@ _ByTopic = Mapping[str, Sequence[FetchPart]]
 _SESSION = _INT32_PAIR.pack(_NO_SESSION, _FINAL_SESSION_EPOCH)
 
 
-_PARTITION = struct.Struct(">iiqqi")
-"""Partition, leader epoch, offset, log start offset, size limit."""
-
-
-def _write(by_topic: _ByTopic, limits: _Limits) -> Pieces:
-    pieces = [limits.head(), _SESSION, INT32.pack(len(by_topic))]
-    for topic, parts in by_topic.items():
-        pieces += (string(topic), INT32.pack(len(parts)))
-        pieces += [
-            _PARTITION.pack(
-                part.partition.partition,
-                _UNKNOWN_EPOCH,
-                part.offset,
-                _UNKNOWN_OFFSET,
-                part.max_bytes or limits.max_partition_bytes,
-            )
-            for part in parts
-        ]
-    return [*pieces, INT32.pack(0), string(limits.rack)]  # No forgotten topics.
-
-
-_FLEXIBLE_PARTITION = struct.Struct(">iiqiqib")
+_PARTITION = struct.Struct(">iiqiqib")
 """Partition, leader epoch, offset, last fetched epoch, log start offset, size limit, no tagged fields."""
 
 
-def _write_flexible(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Limits) -> Pieces:
+def _write(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Limits) -> Pieces:
     pieces = [limits.head(), _SESSION, compact_length(len(by_topic))]
     for topic, parts in by_topic.items():
         pieces += (names[topic], compact_length(len(parts)))
         pieces += [
-            _FLEXIBLE_PARTITION.pack(
+            _PARTITION.pack(
                 part.partition.partition,
                 _UNKNOWN_EPOCH,
                 part.offset,
@@ -192,53 +162,13 @@ def _write_flexible(by_topic: _ByTopic, names: Mapping[str, bytes], limits: _Lim
     return pieces
 
 
-_FETCHED = struct.Struct(">ihqqqi")
-"""partition, error code, high watermark, last stable offset, log start offset, aborted count (-1 = null)."""
-_FLEXIBLE_FETCHED = struct.Struct(">ihqqq")
-"""The same without the count."""
+_FETCHED = struct.Struct(">ihqqq")
+"""Partition, error code, high watermark, last stable offset, log start offset."""
 _SESSION_BYTES = 6
 """Error code and session id."""
 
 
-def read_fetch_response(data: Frame, position: int) -> FetchResponse:
-    throttle_ms, position = take_int32(data, position)
-    (error_code,) = INT16.unpack_from(data, position)
-    view = memoryview(data)
-    answers: list[FetchedPartition] = []
-    topic_count, position = take_int32(data, position + _SESSION_BYTES)
-    for _ in range(topic_count):
-        topic, position = take_string(data, position)
-        partition_count, position = take_int32(data, position)
-        for _ in range(partition_count):
-            number, code, high, stable, start, aborted_count = _FETCHED.unpack_from(data, position)
-            position += _FETCHED.size
-            aborted: tuple[AbortedTransaction, ...] = ()
-            if aborted_count > 0:
-                after = position + aborted_count * _INT64_PAIR.size
-                aborted = tuple(map(AbortedTransaction._make, _INT64_PAIR.iter_unpack(view[position:after])))
-                position = after
-            preferred, position = take_int32(data, position)
-            size, position = take_int32(data, position)
-            after = position + max(size, 0)
-            answers.append(
-                FetchedPartition(
-                    TopicPartition(topic, number),
-                    code,
-                    high,
-                    stable,
-                    start,
-                    aborted,
-                    preferred,
-                    view[position:after],
-                )
-            )
-            position = after
-    return FetchResponse(error_code, answers, throttle_ms)
-
-
-def read_flexible_fetch_response(
-    data: Frame, position: int, topics: Mapping[bytes, str] | None
-) -> FetchResponse:
+def read_fetch_response(data: Frame, position: int, topics: Mapping[bytes, str] | None) -> FetchResponse:
     """`topics`: by id, for an answer that names topics by their ids."""
     throttle_ms, position = take_int32(data, position)
     (error_code,) = INT16.unpack_from(data, position)
@@ -253,8 +183,8 @@ def read_flexible_fetch_response(
             topic, position = topics.get(bytes(view[position:after]), ""), after
         partition_count, position = take_compact_length(data, position)
         for _ in range(partition_count):
-            number, code, high, stable, start = _FLEXIBLE_FETCHED.unpack_from(data, position)
-            aborted, position = _take_aborted(data, position + _FLEXIBLE_FETCHED.size)
+            number, code, high, stable, start = _FETCHED.unpack_from(data, position)
+            aborted, position = _take_aborted(data, position + _FETCHED.size)
             preferred, position = take_int32(data, position)
             size, position = take_compact_length(data, position)
             after = position + size

@@ -1,7 +1,7 @@
 """Produce, built and read without copies.
 
-Layout: Kafka's protocol guide. It uses the last version before tagged fields; transactions of version 2
-(KIP-890) and ids of topics (KIP-516) need a flexible version.
+Layout: Kafka's protocol guide. It uses the first version with tagged fields (KIP-482); transactions of
+version 2 (KIP-890) and ids of topics (KIP-516) need a later one.
 """
 
 import struct
@@ -19,21 +19,18 @@ from twinlog.kafka.protocol.frames import (
     compact_length,
     compact_nullable_string,
     compact_string,
-    nullable_string,
     raw_topic_id,
     skip_tags,
-    string,
     take_compact_length,
     take_compact_string,
     take_int32,
-    take_string,
 )
 from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.model import TopicPartition
 
 PRODUCE = 0
 """API key."""
-_FLEXIBLE_PRODUCE = 9
+_OLDEST = 9
 _ADDS_PARTITIONS = 12
 _WITH_TOPIC_IDS = 13
 _NO_TOPIC_IDS: Mapping[str, str] = MappingProxyType({})
@@ -41,7 +38,6 @@ _ALL_IN_SYNC_REPLICAS = -1
 
 _ACKS_AND_TIMEOUT = struct.Struct(">hi")
 _LOG_START_BYTES = 8
-_INT32_PAIR = struct.Struct(">ii")
 
 T = TypeVar("T")
 
@@ -79,7 +75,7 @@ def produce_request(
     adds_partitions: bool = False,
     topic_ids: Mapping[str, str] = _NO_TOPIC_IDS,
 ) -> HandWrittenRequest[ProduceResponse]:
-    """Produce with acks=all, by version 8 (Kafka 2.4).
+    """Produce with acks=all, by version 9 (Kafka 2.8).
 
     With `adds_partitions` version 12 (Kafka 4.0): the brokers add the partitions to the transaction.
     `topic_ids`: by topic, as brokers print them. If it has the id of each topic, a broker of Kafka 4.1 or
@@ -91,18 +87,14 @@ def produce_request(
     has_ids = all(len(raw_id) == TOPIC_ID_BYTES for raw_id in ids.values())
 
     def encode(version: int) -> Pieces:
-        if version < _FLEXIBLE_PRODUCE:
-            return _write_produce(by_topic, transactional_id, timeout_ms)
         names = ids if version >= _WITH_TOPIC_IDS else {topic: compact_string(topic) for topic in by_topic}
-        return _write_flexible_produce(by_topic, names, transactional_id, timeout_ms)
+        return _write_produce(by_topic, names, transactional_id, timeout_ms)
 
     def decode(data: Frame, position: int, version: int) -> ProduceResponse:
-        if version < _FLEXIBLE_PRODUCE:
-            return read_produce_response(data, position)
         topics = {raw_id: name for name, raw_id in ids.items()} if version >= _WITH_TOPIC_IDS else None
-        return read_flexible_produce_response(data, position, topics)
+        return read_produce_response(data, position, topics)
 
-    oldest = newest = _ADDS_PARTITIONS if adds_partitions else _FLEXIBLE_PRODUCE - 1
+    oldest = newest = _ADDS_PARTITIONS if adds_partitions else _OLDEST
     if has_ids and (adds_partitions or transactional_id is None):
         newest = _WITH_TOPIC_IDS
     return HandWrittenRequest(
@@ -110,7 +102,7 @@ def produce_request(
         range(oldest, newest + 1),
         encode,
         decode,
-        flexible_from=_FLEXIBLE_PRODUCE,
+        flexible_from=_OLDEST,
         throttle_of=_throttle_of_produce,
     )
 
@@ -120,20 +112,6 @@ def _throttle_of_produce(_frame: Frame, _position: int, response: ProduceRespons
 
 
 def _write_produce(
-    by_topic: Mapping[str, Sequence[SealedBatch]], transactional_id: str | None, timeout_ms: int
-) -> Pieces:
-    pieces: list[bytes | memoryview] = [nullable_string(transactional_id)]
-    pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
-    pieces.append(INT32.pack(len(by_topic)))
-    for topic, topic_parts in by_topic.items():
-        pieces += (string(topic), INT32.pack(len(topic_parts)))
-        for part in topic_parts:
-            size = len(part.header) + len(part.batch.records)
-            pieces += (_INT32_PAIR.pack(part.partition.partition, size), part.header, part.batch.records)
-    return pieces
-
-
-def _write_flexible_produce(
     by_topic: Mapping[str, Sequence[SealedBatch]],
     names: Mapping[str, bytes],
     transactional_id: str | None,
@@ -157,19 +135,6 @@ _PRODUCED = struct.Struct(">ihqq")
 """partition, error code, base offset, log append time."""
 
 
-def read_produce_response(data: Frame, position: int) -> ProduceResponse:
-    answers = []
-    topic_count, position = take_int32(data, position)
-    for _ in range(topic_count):
-        topic, position = take_string(data, position)
-        partition_count, position = take_int32(data, position)
-        for _ in range(partition_count):
-            number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
-            why, position = _take_record_errors(data, position + _PRODUCED.size + _LOG_START_BYTES)
-            answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, *why))
-    return ProduceResponse(answers, take_int32(data, position)[0])
-
-
 class _Why(NamedTuple):
     """Of an answer: `message` and `record`."""
 
@@ -180,24 +145,13 @@ class _Why(NamedTuple):
 _NOT_TOLD = _Why("", None)
 
 
-def _take_record_errors(data: Frame, position: int) -> tuple[_Why, int]:
-    errors: list[_Why] = []
-    count, position = take_int32(data, position)
-    for _ in range(count):
-        record, position = take_int32(data, position)
-        text, position = take_string(data, position)
-        errors.append(_Why(text, record))
-    message, position = take_string(data, position)
-    return _why(errors, message), position
-
-
 def _why(errors: Sequence[_Why], message: str) -> _Why:
     """What is said of the first refused record, else of the batch."""
     first = min(errors, key=lambda each: each.record or 0, default=_NOT_TOLD)
     return first._replace(message=first.message or message)
 
 
-def read_flexible_produce_response(
+def read_produce_response(
     data: Frame, position: int, topics: Mapping[bytes, str] | None = None
 ) -> ProduceResponse:
     """`topics`: by id, for an answer that names topics by their ids."""
@@ -213,14 +167,14 @@ def read_flexible_produce_response(
         for _ in range(partition_count):
             number, error_code, base_offset, _ = _PRODUCED.unpack_from(data, position)
             position += _PRODUCED.size + _LOG_START_BYTES
-            why, position = _take_flexible_record_errors(data, position)
+            why, position = _take_record_errors(data, position)
             position = skip_tags(data, position)  # The present leader; the metadata have it too.
             answers.append(ProduceAnswer(TopicPartition(topic, number), error_code, base_offset, *why))
         position = skip_tags(data, position)
     return ProduceResponse(answers, take_int32(data, position)[0])
 
 
-def _take_flexible_record_errors(data: Frame, position: int) -> tuple[_Why, int]:
+def _take_record_errors(data: Frame, position: int) -> tuple[_Why, int]:
     errors: list[_Why] = []
     count, position = take_compact_length(data, position)
     for _ in range(count):
