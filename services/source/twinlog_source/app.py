@@ -142,7 +142,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
         flow.flow: TransformTrial(
             flow=flow,
             source=await context.clusters.get(flow.clients.source_consumer),
-            run_pipe=runner.run_pipe,
+            run_pipe=workers.run_pipe,
             make_pipe=make_pipe,
         )
         for flow in flows
@@ -485,7 +485,7 @@ def _standing_proof(
         tell=tell,
         stored=lambda: driver.state.control.proofs,
         store=store,
-        run_pipe=driver.jobs.runner.run_pipe,
+        run_pipe=driver.jobs.runner.workers.run_pipe,
         make_pipe=make_pipe,
         may_route=TopicTransforms(flow.transforms, flow.flow.source).may_route,
         clock=context.clock,

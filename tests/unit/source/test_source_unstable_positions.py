@@ -61,7 +61,9 @@ def driver_of(log: Log) -> FlowDriver:
         """Counted elsewhere."""
 
     nobody: Any = SimpleNamespace(
-        runner=SimpleNamespace(warm_up=lambda: None, check_expressions=_nothing, share=lambda *_: 0),
+        runner=SimpleNamespace(
+            workers=SimpleNamespace(warm_up=lambda: None, check_expressions=_nothing), share=lambda *_: 0
+        ),
         shut_down=_nothing,
         failed=no_failure,
     )

@@ -71,7 +71,7 @@ def flow_status(
         left_out_records=left_out,
         partitions_both_ways=sum(_is_both_ways(row.copy) for row, _ in told),
         exactly_once=driver.state.flow.settings.exactly_once,
-        spark_ui=driver.jobs.runner.spark_ui,
+        spark_ui=driver.jobs.runner.workers.spark_ui,
         lent_workers=lent_workers,
         reason=reason,
         message=message,

@@ -13,16 +13,15 @@ from twinlog.clock import Clock
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_for_any, wait_or_stop
-from twinlog.transforms.expressions import Expressions
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_rules import FLOWS_OF_THEIR_OWN, Need, is_small
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.worker_pool import Workers
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.partitions.planner import LimitDebt, Load, Plan, plan, slots_needed
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import EndReason
-from twinlog_source.records.pipe import PipeJob
 
 PREPARE_TIMEOUT_SECONDS = 60.0
 """In which one more task has to come or get ready, once Spark is up: on a crowded machine those that are
@@ -39,34 +38,13 @@ log = structlog.get_logger(__name__)
 
 
 class EpochRunner(Protocol):
-    """Runs the tasks of an epoch (on workers of Spark)."""
+    """Runs the tasks of an epoch on workers."""
 
     @property
-    def spark_ui(self) -> str:
-        """The address of Spark's web UI; empty if it is switched off, or Spark has not started."""
-        ...
-
-    @property
-    def is_up(self) -> bool:
-        """Whether Spark has started, which may take minutes: before that no task can come, and `run` fails
-        if it does not start."""
-        ...
-
-    def warm_up(self) -> None:
-        """Start what takes long to start, and return at once. A failure appears again in `run`."""
-        ...
+    def workers(self) -> Workers: ...
 
     async def run(self, epoch: Epoch) -> None:
         """Return when all tasks of the epoch have ended. Raises TwinlogError when they could not run."""
-        ...
-
-    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
-        """Let Spark look at them, without records. Raises TwinlogError (TRANSFORM_REFUSED: for good)."""
-        ...
-
-    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
-        """Run the job through which records of a task flow, to its end; cancelling ends the job. Raises
-        TwinlogError when it failed, or could not run."""
         ...
 
     async def claim(self, flow: Flow, need: Need) -> int:
@@ -153,7 +131,7 @@ class EpochJobs:
             await meanwhile()
             # That a task came counts, too: on a crowded machine each step takes its time.
             steps = _missing(epoch) + sum(slot.joined == 0 for slot in epoch.slots)
-            if steps < missing or not self.runner.is_up:
+            if steps < missing or not self.runner.workers.is_up:
                 give_up_at, missing = loop.time() + PREPARE_TIMEOUT_SECONDS, steps
         return False
 
@@ -226,7 +204,7 @@ class EpochPlans:
     flow: Flow
     table: PartitionTable
     clock: Clock
-    runner: Callable[[], EpochRunner]
+    runner: EpochRunner
     max_slots: int | None
     """The limit of the configuration; None = all that Spark has."""
     flows: int
@@ -246,7 +224,7 @@ class EpochPlans:
         epoch before. Raises TwinlogError."""
         self._first_backlog, self._chosen_at = first_backlog, self.clock.monotonic()
         need = self._need(partitions, present=len(previous), first_backlog=first_backlog)
-        slots = await self.runner().claim(self.flow, need)
+        slots = await self.runner.claim(self.flow, need)
         return plan(self.table.rates(partitions), max_slots=slots, previous=previous)
 
     def shares_worker(self, chosen: Plan) -> bool:
@@ -255,7 +233,7 @@ class EpochPlans:
 
     def leave(self) -> None:
         """The flow is not copied here any more, or has nothing to copy."""
-        self.runner().share(self.flow, None)
+        self.runner.share(self.flow, None)
 
     def misfits(self, epoch: Epoch) -> bool:
         """Whether the flow needs a worker of its own, or should have more slots, or fewer because the cores
@@ -264,10 +242,10 @@ class EpochPlans:
         need = self._need(epoch.partitions, present=present)
         if self.clock.monotonic() < self._chosen_at + self.kept_seconds:
             need = replace(need, slots=max(need.slots, present))
-        share = min(self.runner().share(self.flow, need), len(epoch.partitions))
+        share = min(self.runner.share(self.flow, need), len(epoch.partitions))
         if epoch.shares_worker and not need.is_small:
             return True
-        return share > present or (share < present and self.runner().is_crowded())
+        return share > present or (share < present and self.runner.is_crowded())
 
     def holds(self, epoch: Epoch) -> bool:
         """Whether the epoch copies the right partitions, and no other distribution over its slots would be
@@ -275,7 +253,7 @@ class EpochPlans:
         partitions = self.table.plannable()
         if partitions != epoch.partitions:
             return False
-        slots = self.runner().share(self.flow, self._need(partitions, present=len(epoch.slots)))
+        slots = self.runner.share(self.flow, self._need(partitions, present=len(epoch.slots)))
         return plan(self.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
 
     def _need(self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0) -> Need:

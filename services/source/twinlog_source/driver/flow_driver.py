@@ -116,7 +116,7 @@ class FlowDriver:
             flow=self.flow,
             table=self.state.table,
             clock=self.clock,
-            runner=lambda: self.jobs.runner,
+            runner=self.jobs.runner,
             max_slots=self.max_slots,
             flows=self.state.flows,
             is_changed=self.state.transform_check.concerns,
@@ -211,7 +211,7 @@ class FlowDriver:
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: another process copies the flow, or the owner is not known yet. Spark is
         started, so that a take-over need not wait for it."""
-        self.jobs.runner.warm_up()
+        self.jobs.runner.workers.warm_up()
         while not await wait_or_stop(stop, REPLANS.shortest_seconds):
             self.state.ownership.note_signs()
             self._note_problem(self._why_standing_by())
@@ -238,7 +238,7 @@ class FlowDriver:
             jitter=Jitter.EQUAL,
         )
         async with asyncio.TaskGroup() as group:
-            check = partial(self.jobs.runner.check_expressions, self.flow)
+            check = partial(self.jobs.runner.workers.check_expressions, self.flow)
             looking = self.state.transform_check.run(check, after=self._others_go)
             checking = group.create_task(looking, name="look at expressions")
             while not stop.is_set():
@@ -259,7 +259,7 @@ class FlowDriver:
         refusal = self.refusal(self.flow)
         if refusal is not None:
             raise refusal
-        self.jobs.runner.warm_up()
+        self.jobs.runner.workers.warm_up()
         if self._owned:
             await self._may_be_away(self._renew())
         if not self._owned or self.state.positions.has_lost:

@@ -168,23 +168,6 @@ class WorkerPool:
 
     # ----------------------------------------------------------------------------------- for drivers of flows
 
-    def warm_up(self) -> None:
-        self.workers.warm_up()
-
-    async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:
-        await self.workers.check_expressions(flow, expressions)
-
-    async def run_pipe(self, flow: Flow, expressions: Expressions, job: PipeJob) -> None:
-        await self.workers.run_pipe(flow, expressions, job)
-
-    @property
-    def spark_ui(self) -> str:
-        return self.workers.spark_ui
-
-    @property
-    def is_up(self) -> bool:
-        return self.workers.is_up
-
     def share(self, flow: Flow, need: Need | None) -> int:
         """Note what a flow would use (None: it is not copied here); return how many slots it gets now."""
         before = self._needs.get(flow)

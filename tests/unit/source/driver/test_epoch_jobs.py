@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
@@ -98,11 +99,12 @@ def test_tasks_that_are_ready_are_given_up_only_when_no_other_has_become_so_for_
 class CrowdedSpark(StuckSpark):
     """Its JVM needs minutes to start, and its task a while for each step."""
 
-    is_up = False
+    def __init__(self) -> None:
+        self.workers = SimpleNamespace(is_up=False)
 
     async def run(self, epoch: Epoch) -> None:
         await pause(4 * PREPARE_TIMEOUT_SECONDS)
-        self.is_up = True
+        self.workers.is_up = True
         (slot,) = epoch.slots
         await pause(PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
         slot.joined = 1

@@ -48,7 +48,7 @@ class Task:
 async def moves_of(rig: FlowRig, *more: str) -> tuple[PositionMoves, Task]:
     """The moves of a flow that has one epoch with one task."""
     nothing: Any = None
-    jobs: Any = SimpleNamespace(runner=SimpleNamespace(spark_ui=""))
+    jobs: Any = SimpleNamespace(runner=SimpleNamespace(workers=SimpleNamespace(spark_ui="")))
     await rig.write(rig.source, "t", 9)
     state = await rig.owner(*more)
     driver = FlowDriver(

@@ -93,7 +93,7 @@ class TaskHost:
     async def run_pipe(self, job: PipeJob) -> None:
         flow = self.tasks.flow
         assert flow.expressions is not None, "its tasks have nothing for Spark to do"
-        await self.jobs.runner.run_pipe(flow.flow, flow.expressions, job)
+        await self.jobs.runner.workers.run_pipe(flow.flow, flow.expressions, job)
 
     def _require_right(self, epoch: Epoch) -> None:
         self.state.ownership.require_claim()
