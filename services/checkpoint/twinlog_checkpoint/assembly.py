@@ -42,11 +42,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
     """Assemble the parts of one flow; starts nothing. `entry` has the rules of the file."""
     settings = entry.settings
 
-    def entry_now() -> CheckpointFlow:
-        """Rules change while the flow runs: what depends on them has to ask each time."""
-        return checkpointer.entry
-
-    topics = TopicChoice(lambda: entry_now().topics, around.known_topics)
+    topics = TopicChoice(lambda: checkpointer.entry.topics, around.known_topics)
     tail = SyncTail(
         flow=entry.flow,
         cluster=clusters.syncs,

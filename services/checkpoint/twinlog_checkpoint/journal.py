@@ -95,15 +95,11 @@ before it stopped."""
 class KnownFences:
     """The last known fences of the journal. `run` is a loop; `topics` may be called from any thread."""
 
-    _topics: Mapping[str, int] = field(default_factory=dict)
+    topics: Mapping[str, int] = field(default_factory=dict)
+    """Return the fenced topics by cluster: `source` or `target`. Empty while unknown."""
     others: Sequence[OtherFence] = ()
     """On topics of the flow, on its source."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def topics(self) -> Mapping[str, int]:
-        """Return the fenced topics by cluster: `source` or `target`. Empty while unknown."""
-        return self._topics
 
     def on_moves(self, moves: Moves) -> None:
         """The record of moves was read or written."""
@@ -112,9 +108,9 @@ class KnownFences:
             side: len(moves.fences.get(cluster, ()))
             for side, cluster in (("source", flow.source), ("target", flow.target))
         }
-        if topics != self._topics:
+        if topics != self.topics:
             self._changed.set()
-        self._topics = topics
+        self.topics = topics
 
     async def run(
         self,
@@ -143,7 +139,7 @@ class KnownFences:
                 woken=self._changed,
             )
         finally:
-            self._topics, self.others = {}, ()
+            self.topics, self.others = {}, ()
 
 
 MOST_GONE = 2_000

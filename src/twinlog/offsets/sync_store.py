@@ -65,16 +65,12 @@ class OffsetSyncStore:
         checkpoint guard that remembers.
         """
         self._must_read_to_end = must_read_to_end
-        self._read_to_end = False
+        self.read_to_end = False
         self._slots: dict[TopicPartition, Slots] = {}
-
-    @property
-    def read_to_end(self) -> bool:
-        return self._read_to_end
 
     def finish_reading(self) -> None:
         """Call when the topic was read to the end it had at the start of reading; translation starts now."""
-        self._read_to_end = True
+        self.read_to_end = True
 
     def distrust_history(self) -> None:
         """Keep only the newest sync of each partition, because the earlier checkpoints could not be
@@ -87,7 +83,7 @@ class OffsetSyncStore:
         slots = self._slots.get(sync.partition)
         starts_again = (
             slots is None
-            or (self._must_read_to_end and not self._read_to_end)
+            or (self._must_read_to_end and not self.read_to_end)
             or sync.upstream_offset < slots[0].upstream_offset
             or _target_went_back(slots[0], sync)
         )
@@ -97,7 +93,7 @@ class OffsetSyncStore:
 
     def translate(self, partition: TopicPartition, upstream_offset: int) -> SyncTranslation:
         """Translate a next offset on the source into a next offset on the target."""
-        if not self._read_to_end:
+        if not self.read_to_end:
             return SyncTranslation(outcome=TranslationOutcome.NOT_READ)
         slots = self._slots.get(partition)
         if slots is None:

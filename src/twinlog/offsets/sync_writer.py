@@ -23,14 +23,14 @@ class PartitionSyncState:
 
     __slots__ = (
         "_last_sync_downstream",
-        "_offset_lag_max",
         "_previous_downstream",
         "_previous_upstream",
         "due",
+        "offset_lag_max",
     )
 
     def __init__(self, offset_lag_max: int) -> None:
-        self._offset_lag_max = offset_lag_max
+        self.offset_lag_max = offset_lag_max
         self._previous_upstream = -1
         self._previous_downstream = -1
         self._last_sync_downstream = -1
@@ -44,7 +44,7 @@ class PartitionSyncState:
         """
         if (
             self._last_sync_downstream == -1
-            or downstream_offset - (self._last_sync_downstream + 1) >= self._offset_lag_max
+            or downstream_offset - (self._last_sync_downstream + 1) >= self.offset_lag_max
             or upstream_offset - self._previous_upstream != 1
             or downstream_offset < self._previous_downstream
         ):
@@ -65,7 +65,7 @@ class PartitionSyncState:
         last = count - 1
         # Inside the run nothing skips, so only the lag makes a sync due: one every offset_lag_max + 1
         # records.
-        step = max(self._offset_lag_max, 0) + 1
+        step = max(self.offset_lag_max, 0) + 1
         following = max(self._last_sync_downstream + step - downstream_offset, 1)
         due_at.extend(range(following, count, step))
         if due_at:
@@ -93,10 +93,10 @@ class OffsetSyncWriter:
         max_in_flight: int = MAX_IN_FLIGHT,
         history_per_partition: int = 1,
     ) -> None:
-        self._offset_lag_max = offset_lag_max
+        self.offset_lag_max = offset_lag_max
         self._max_in_flight = max_in_flight
         self.history_per_partition = history_per_partition
-        self._in_flight = 0
+        self.in_flight = 0
         self._states: dict[TopicPartition, PartitionSyncState] = {}
         # Pairs of an offset of the source and one of the target: most of them are never sent.
         self._pending: dict[TopicPartition, deque[tuple[int, int]]] = {}
@@ -117,7 +117,7 @@ class OffsetSyncWriter:
             raise ValueError(f"a run has at least one record, got {count}")
         state = self._states.get(partition)
         if state is None:
-            state = self._states[partition] = PartitionSyncState(self._offset_lag_max)
+            state = self._states[partition] = PartitionSyncState(self.offset_lag_max)
         due_at = state.update_run(upstream_offset, downstream_offset, count)
         last = count - 1
         if due_at:
@@ -152,13 +152,13 @@ class OffsetSyncWriter:
             queue = self._pending.get(partition)
             if queue is None:
                 continue
-            room = self._max_in_flight - self._in_flight
+            room = self._max_in_flight - self.in_flight
             if most is not None and room > 0:
                 while len(queue) > min(most[partition], room):
                     queue.popleft()
-            while queue and self._in_flight < self._max_in_flight:
+            while queue and self.in_flight < self._max_in_flight:
                 taken.append(_sync(partition, *queue.popleft()))
-                self._in_flight += 1
+                self.in_flight += 1
             if not queue:
                 del self._pending[partition]
         return taken
@@ -167,7 +167,7 @@ class OffsetSyncWriter:
         self, partition: TopicPartition, upstream_offset: int, downstream_offset: int, *, synced: bool
     ) -> None:
         """Continue after another writer's last record; unless `synced`, its sync is still due."""
-        state = self._states[partition] = PartitionSyncState(self._offset_lag_max)
+        state = self._states[partition] = PartitionSyncState(self.offset_lag_max)
         state.update(upstream_offset, downstream_offset)
         state.reset()
         if not synced:
@@ -175,22 +175,18 @@ class OffsetSyncWriter:
 
     def also_in_flight(self, count: int) -> None:
         """Count syncs that another path has in flight."""
-        self._in_flight += count
+        self.in_flight += count
 
     def completed(self, count: int = 1) -> None:
         """Report that `count` of the syncs taken were acknowledged or failed. A failed one is lost, as in
         MM2."""
-        self._in_flight -= count
+        self.in_flight -= count
 
     def forget(self, partition: TopicPartition) -> None:
         """Forget a partition that this writer no longer copies."""
         self._states.pop(partition, None)
         self._pending.pop(partition, None)
         self._delayed.pop(partition, None)
-
-    @property
-    def offset_lag_max(self) -> int:
-        return self._offset_lag_max
 
     @property
     def pending(self) -> tuple[OffsetSync, ...]:
@@ -201,10 +197,6 @@ class OffsetSyncWriter:
     def delayed(self) -> tuple[OffsetSync, ...]:
         """Syncs that wait for the next `commit`: at most one per partition."""
         return tuple(_sync(of, *offsets) for of, offsets in self._delayed.items())
-
-    @property
-    def in_flight(self) -> int:
-        return self._in_flight
 
     def _queue(self, partition: TopicPartition, offsets: tuple[int, int]) -> None:
         queue = self._pending.get(partition)

@@ -82,12 +82,9 @@ def _routes(chain: Chain) -> tuple[RenameMap, ...]:
             try:
                 routes.append(reversible(step, router))
             except ConfigError as error:
-                raise _unroutable(key, str(error).removeprefix(f"{RENAME_KEY}: ")) from error
+                why = str(error).removeprefix(f"{RENAME_KEY}: ")
+                raise ConfigError(f"{key}: {why}", reason="RENAME_REFUSED", key=key) from error
     return tuple(routes)
-
-
-def _unroutable(key: str, why: str) -> ConfigError:
-    return ConfigError(f"{key}: {why}", reason="RENAME_REFUSED", key=key)
 
 
 def _base(config: Mapping[str, str]) -> ReplicationPolicy:

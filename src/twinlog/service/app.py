@@ -117,10 +117,6 @@ class ServiceContext:
         return Backoff(initial_seconds=initial_seconds, max_seconds=max_seconds, random=random.random)
 
 
-def _at_once() -> bool:
-    return True
-
-
 def _done(_flow: Flow) -> bool:
     return True
 
@@ -131,7 +127,7 @@ class ServiceParts:
 
     loops: Mapping[str, Loop]
     grpc: Sequence[GrpcService]
-    ready: Callable[[], bool] = field(default=_at_once)
+    ready: Callable[[], bool] = field(default=lambda: True)
     """True once the service can answer RPCs. Must never wait for brokers or peers."""
     first_pass_done: Callable[[Flow], bool] = field(default=_done)
     """Whether the first pass over a flow of this process is done; readiness waits for it. Thread-safe."""

@@ -43,10 +43,6 @@ FindLoops = Callable[[Mapping[ClusterAlias, str]], Mapping[Flow, StateError]]
 """Finds the flows that must not run, from the known cluster ids."""
 
 
-def _no_loops(_ids: Mapping[ClusterAlias, str]) -> Mapping[Flow, StateError]:
-    return {}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
     """Whether a cluster answered the last probe."""
@@ -85,7 +81,7 @@ class Clusters:
         open_cluster: OpenCluster,
         stack: AsyncExitStack,
         clock: Clock,
-        find_loops: FindLoops = _no_loops,
+        find_loops: FindLoops = lambda _ids: {},
     ) -> None:
         """`probed`: the aliases to probe, each with an admin client's settings. `stack` closes every
         connection that `get` opened. `find_loops` is called again for each newly learned id."""

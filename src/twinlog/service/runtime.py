@@ -67,10 +67,6 @@ async def supervise(loops: Mapping[str, Loop], *, stop: asyncio.Event, grace_sec
         raise ExceptionGroup("loops failed while draining", failed_while_draining)
 
 
-def _ignore(_error: TwinlogError) -> None:
-    return None
-
-
 async def retrying_loop(
     name: str,
     step: Callable[[], Coroutine[Any, Any, None]],
@@ -79,7 +75,7 @@ async def retrying_loop(
     interval_seconds: float | Callable[[], float],
     backoff: Backoff,
     clock: Clock,
-    on_error: Callable[[TwinlogError], None] = _ignore,
+    on_error: Callable[[TwinlogError], None] = lambda _error: None,
     woken: asyncio.Event | None = None,
     grace_seconds: float = STEP_GRACE_SECONDS,
     is_trouble: Callable[[TwinlogError], bool] = lambda _: True,

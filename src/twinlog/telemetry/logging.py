@@ -291,10 +291,6 @@ class _Seldom(logging.Filter):
         return self._limiter.admit((record.name, record.lineno), now=record.created) is not None
 
 
-def _redact_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    return redact(event)  # type: ignore[no-any-return]  # a mapping in, a mapping out
-
-
 def _rendering(format: str, *, coloured: bool) -> list[Processor]:  # noqa: A002
 
     def console_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
@@ -305,7 +301,7 @@ def _rendering(format: str, *, coloured: bool) -> list[Processor]:  # noqa: A002
     return [
         structlog.processors.format_exc_info,
         # After the exception was rendered: redaction then sees its text.
-        _redact_event,
+        lambda _logger, _method, event: redact(event),
         structlog.processors.JSONRenderer(default=str) if format == "json" else console_line,
     ]
 

@@ -67,7 +67,7 @@ async def listed() -> AsyncIterator[Stub]:
     async with AsyncExitStack() as stack:
         rig = FlowRig(stack=stack)
         moves, _ = await moves_of(rig)
-        driver = replace(moves.driver, _owned=True)
+        driver = replace(moves.driver, owned=True)
         flows = {A_TO_B: FlowOperations(driver=driver, clock=rig.clock)}
         servicer = SourceServicer(
             flows,
@@ -142,7 +142,7 @@ async def test_a_ledger_that_is_unknown_between_pages_does_not_pass_for_its_firs
         first = await stub.page(size=2)
         # Another process has the flow by now, and the log cannot be asked what it found.
         operations = stub.flows[A_TO_B]
-        stub.flows[A_TO_B] = replace(operations, driver=replace(operations.driver, _owned=False))
+        stub.flows[A_TO_B] = replace(operations, driver=replace(operations.driver, owned=False))
         stub.rig.target.take_away()
         assert [each.flow.source for each in (await stub.page()).unknown] == ["A"]
         with pytest.raises(TwinlogError):

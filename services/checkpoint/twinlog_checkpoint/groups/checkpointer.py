@@ -155,7 +155,8 @@ class Checkpointer:
     """No log has to be read for the groups, and no interval is set."""
     verdicts: Verdicts = field(init=False)
     rows: ProgressRows = field(init=False)
-    _restored: bool = False
+    restored: bool = False
+    """Whether the earlier checkpoints are known."""
     _learned: bool = False
     """The stored changed rules apply."""
     _backoff: Backoff = field(init=False)
@@ -183,7 +184,7 @@ class Checkpointer:
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: do a pass whenever one is due, until `stop`. May run again after another process owned the
         flow."""
-        self._restored, self._learned, self.passes, self._next_pass_at = False, False, 0, 0.0
+        self.restored, self._learned, self.passes, self._next_pass_at = False, False, 0, 0.0
         self._backoff.reset()
         self.tail.kept.begin()
         writer: LogWriter | None = None
@@ -242,11 +243,6 @@ class Checkpointer:
         return max(due_ms, self.clock.now_ms() + int(left_seconds * 1000))
 
     @property
-    def restored(self) -> bool:
-        """Whether the earlier checkpoints are known."""
-        return self._restored
-
-    @property
     def rules_known(self) -> bool:
         """Whether the stored rules were read since this process became the owner. `FlowParts.rules` says
         whether they apply."""
@@ -297,7 +293,7 @@ class Checkpointer:
         refused = self.refusal(self.entry.flow)
         if refused is not None:
             raise refused
-        if not self._restored:
+        if not self.restored:
             if self.learn_rules is not None:
                 await self.learn_rules()
                 self._learned = True
@@ -305,7 +301,7 @@ class Checkpointer:
             restored = await self.log.restore(read)
             self.history.become(read)
             self.tail.on_restored(checkpoints_restored=restored)
-            self._restored = True
+            self.restored = True
         read_at = self.clock.monotonic()
         self._targets.clear()
         offsets = await self.groups.offsets()
@@ -371,7 +367,7 @@ class Checkpointer:
             except KafkaError as error:
                 if error.reason == KafkaReason.TOPIC_UNKNOWN:
                     # The topic could not be created at the start, or was deleted: the next pass creates it.
-                    self._restored = False
+                    self.restored = False
                 raise
             self.history.remember(checkpoint)
             self.instruments.emitted(self.clock.monotonic() - read_at)

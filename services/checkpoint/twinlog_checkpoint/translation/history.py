@@ -64,7 +64,7 @@ class PairHistory:
     def __init__(self) -> None:
         self._upstream = array("q")
         self._downstream = array("q")
-        self._newest_sync: OffsetPair | None = None
+        self.newest_sync: OffsetPair | None = None
         self._vouched_from = 0
         self.topic_ids: TopicIds | None = None
         """Of the two logs that the pairs are of; None = the newest sync does not tell."""
@@ -79,7 +79,7 @@ class PairHistory:
     def restored(cls, condensed: CondensedPairs) -> "PairHistory":
         """A history as it was, less dense."""
         history = cls()
-        history._newest_sync = condensed.newest_sync
+        history.newest_sync = condensed.newest_sync
         history._vouched_from = condensed.vouched_from
         history.topic_ids = condensed.topic_ids
         history._upstream.extend(pair.upstream for pair in condensed.pairs)
@@ -88,17 +88,13 @@ class PairHistory:
 
     def condensed(self) -> CondensedPairs | None:
         """The newest pairs and some of the older ones, spread evenly; None before the first sync."""
-        if self._newest_sync is None:
+        if self.newest_sync is None:
             return None
         older = max(0, len(self) - CONDENSED_NEWEST)
         spread = range(0, older, max(1, -(-older // CONDENSED_OLDER)))
         kept = [self._pair(index) for index in (*spread, *range(older, len(self)))]
         pairs = tuple(pair for pair in kept if pair is not None)
-        return CondensedPairs(self._newest_sync, self._vouched_from, pairs, self.topic_ids)
-
-    @property
-    def newest_sync(self) -> OffsetPair | None:
-        return self._newest_sync
+        return CondensedPairs(self.newest_sync, self._vouched_from, pairs, self.topic_ids)
 
     def on_sync(self, sync: OffsetPair, topic_ids: TopicIds | None = None) -> None:
         """Take an offset sync, in the order of the offset-syncs topic; the newest one is always right.
@@ -106,7 +102,7 @@ class PairHistory:
         One that goes back on either side (the copy was rewound, a topic was re-created) voids all pairs at or
         above it on either side. One of other topics voids all.
         """
-        newest, self._newest_sync = self._newest_sync, sync
+        newest, self.newest_sync = self.newest_sync, sync
         former, self.topic_ids = self.topic_ids, topic_ids
         if None not in (former, topic_ids) and former != topic_ids:
             newest, self._vouched_from = None, sync.upstream

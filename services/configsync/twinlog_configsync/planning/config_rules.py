@@ -15,17 +15,13 @@ from twinlog.kafka.ports import ConfigChange, ConfigEntry, ConfigSource
 from twinlog_configsync.model.actions import ConfigAction, DeleteConfig, SetConfig, Skip
 
 
-def _every(_name: str) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRules:
     """The rules of one flow about properties."""
 
     excluded_by: Callable[[str], str | None]
     """Returns the pattern of config.properties.exclude that matches a property, or None."""
-    included: Callable[[str], bool] = _every
+    included: Callable[[str], bool] = lambda _name: True
     """Whether the property may be synced."""
     """The key that decides `included`."""
     fixed: Mapping[str, FixedConfig] = field(default_factory=dict)

@@ -11,16 +11,12 @@ from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.topic_plan import DeleteRules, TopicRules
 
 
-def _nobody(_topic: str) -> "FlowRules | None":
-    return None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRules:
     flow: Flow
     rank: int = 0
     """The place of its source in `clusters`."""
-    copies_back: Callable[[str], "FlowRules | None"] = _nobody
+    copies_back: Callable[[str], "FlowRules | None"] = lambda _topic: None
     """Returns the rules of the flow that copies the copy of a source topic back to that topic."""
     selector: TopicSelector
     named_topics: frozenset[str]

@@ -96,7 +96,8 @@ class FlowDriver:
     current: Epoch | None = None
     """The epoch that copies now."""
     plans: EpochPlans = field(init=False)
-    _owned: bool = False
+    owned: bool = False
+    """Whether this process owns the flow now."""
     _was_copied: bool = False
     """An epoch has run since this process took the flow over."""
     _displaced: bool = False
@@ -132,21 +133,16 @@ class FlowDriver:
         return self.instruments.gauges
 
     @property
-    def owned(self) -> bool:
-        """Whether this process owns the flow now."""
-        return self._owned
-
-    @property
     def has_begun(self) -> bool:
         """Whether an epoch has run since the flow was taken over, or there is nothing to copy."""
         reason, _ = self.idle_reason()
-        return self._owned and (self._was_copied or reason == PartitionReason.NO_TOPICS)
+        return self.owned and (self._was_copied or reason == PartitionReason.NO_TOPICS)
 
     def workers_wanted(self) -> int:
         """Tasks with which the flow would keep up; 0 while another process copies it."""
         present = len(self.current.slots) if self.current is not None else 0
         partitions = min(len(self.state.table.rows), self.max_slots or MOST_SLOTS)
-        return workers_wanted(self.load(), present=present, partitions=partitions) if self._owned else 0
+        return workers_wanted(self.load(), present=present, partitions=partitions) if self.owned else 0
 
     def slot_lags(self) -> list[int]:
         """What the partitions of each task have still to copy, as known last."""
@@ -191,7 +187,7 @@ class FlowDriver:
         return idle_words(
             self.state.table.problem,
             is_copied=self.current is not None,
-            is_owned=self._owned,
+            is_owned=self.owned,
             has_partitions=bool(self.state.table.rows),
             was_copied=self._was_copied,
         )
@@ -203,7 +199,7 @@ class FlowDriver:
             self.state,
             now=self.clock.monotonic(),
             now_ms=self.clock.now_ms(),
-            is_owned=self._owned,
+            is_owned=self.owned,
             idle_reason=reason,
             idle_message=message,
         )
@@ -260,17 +256,17 @@ class FlowDriver:
         if refusal is not None:
             raise refusal
         self.jobs.runner.workers.warm_up()
-        if self._owned:
+        if self.owned:
             await self._may_be_away(self._renew())
-        if not self._owned or self.state.positions.has_lost:
-            self._owned = False
+        if not self.owned or self.state.positions.has_lost:
+            self.owned = False
             with contextlib.suppress(TwinlogError):
                 await self._end_current("FENCED")
             # With a lease, the other process has left or was silent for a session. The claim fences it in any
             # case.
             await self.state.take_over(displaced=self._displaced and not self.is_elected())
             self._displaced = False
-            self._owned, self._was_copied = True, False
+            self.owned, self._was_copied = True, False
         await self._next_epoch(stop, group)
 
     def _stumble(self, error: TwinlogError) -> None:
@@ -279,12 +275,12 @@ class FlowDriver:
         self._note_problem(error)
         self.instruments.failed(error.reason)
         if error.reason == FENCED:
-            self._owned, self._displaced = False, True
+            self.owned, self._displaced = False, True
         elif error.reason == POSITIONS_UNSTABLE:
             # A transaction of a slow target may stay open for this long. If it is still open the next time,
             # its holder will not end it: a take-over fences all ids and ends what hangs.
             if self._was_unstable:
-                self._owned = False
+                self.owned = False
             self._was_unstable = True
         left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
         if left_out is not None:
@@ -298,7 +294,7 @@ class FlowDriver:
     async def _shut_down(self) -> None:
         try:
             await self._end_current(EndReason.SHUTDOWN)
-            if self._owned:
+            if self.owned:
                 async with deadline(LEAVE_SECONDS, f"give {self.flow} back", alias=self.flow.target):
                     await self.state.leave()
         except TwinlogError as error:
@@ -308,7 +304,7 @@ class FlowDriver:
         await self.jobs.shut_down()
         self.plans.leave()
         # Another process may copy the flow before this one does so again.
-        self._owned = False
+        self.owned = False
 
     # ---------------------------------------------------------------------------------------------- epochs
 
@@ -396,7 +392,7 @@ class FlowDriver:
             self.current = previous
             raise
         except TwinlogError:
-            self._owned = False
+            self.owned = False
             raise
 
     async def _carry_out_moves(self) -> None:
@@ -408,7 +404,7 @@ class FlowDriver:
         try:
             await self.state.carry_out_moves()
         except TwinlogError:
-            self._owned = False
+            self.owned = False
             raise
 
     async def _stay(self, epoch: Epoch, stop: asyncio.Event) -> None:

@@ -33,7 +33,6 @@ from twinlog_source.partitions.planner import BACKLOG_RECORDS, BEHIND_RECORDS, B
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.transitions import (
     added_by_lane,
-    check_movement,
     cut_off,
     end_in_order,
     follow,
@@ -149,7 +148,9 @@ class PartitionTable:
                 self._see_open_transactions(words, waiting)
             case MovementChecked(paused=paused):
                 for partition, row in self.rows.items():
-                    check_movement(row, paused=partition in paused, now=now)
+                    # The last known end suffices: ends do not go back, so the backlog before it still exists.
+                    must_move = bool(row.last_known_lag) and partition not in paused
+                    row.stall.observe(row.position, must_move=must_move, now=now)
             case Followed(positions=positions, read_at=read_at):
                 for partition, row in self.rows.items():
                     follow(row, positions.get(partition))

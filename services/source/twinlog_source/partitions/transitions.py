@@ -70,12 +70,6 @@ def see_end(row: PartitionRow, end_offset: int, asked_at: float) -> None:
     _observe_lag(row)
 
 
-def check_movement(row: PartitionRow, *, paused: bool, now: float) -> None:
-    """Check whether a partition that should make progress has made it."""
-    # The last known end suffices: ends do not go back, so the backlog before it still exists.
-    row.stall.observe(row.position, must_move=bool(row.last_known_lag) and not paused, now=now)
-
-
 def _set_end(row: PartitionRow, end: int, at: float) -> None:
     before = 0 if row.end is None and row.came_later else row.end
     if before is not None and end > before:

@@ -61,18 +61,6 @@ def is_local(master: str) -> bool:
     return master.startswith("local")
 
 
-def resolve_master(master: str, threads: int) -> str:
-    """`local`, `local[n]` and `local[*]` mean as many threads as jobs need; any other master is taken
-    as it is.
-
-    >>> resolve_master("local[*]", 4)
-    'local[4]'
-    >>> resolve_master("spark://host:7077", 4)
-    'spark://host:7077'
-    """
-    return f"local[{threads}]" if is_local(master) else master
-
-
 def local_cores(master: str) -> int | None:
     """Slots that a local master asks for: n of `local[n]`, one per core of `local[*]`; None for a cluster.
 
@@ -138,7 +126,7 @@ def spark_settings(
     else:
         of_place = {**CLUSTER_SETTINGS}
     return {
-        "spark.master": resolve_master(master, threads),
+        "spark.master": f"local[{threads}]" if is_local(master) else master,
         "spark.app.name": app_name,
         "spark.driver.extraJavaOptions": f'{options} "-Djava.io.tmpdir={directory}"',
         **SETTINGS,

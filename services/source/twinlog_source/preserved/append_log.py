@@ -62,7 +62,7 @@ class AppendLog:
     that were checked may be lost, with others in their place."""
     _queue: deque[OutgoingBatch | Hole] = field(default_factory=deque)
     _in_flight: deque[Send] = field(default_factory=deque)
-    _in_flight_bytes: int = 0
+    in_flight_bytes: int = 0
     _returned: list[Send] = field(default_factory=list)
     """Batches that were refused or not answered, until the end of the log shows which of them it has."""
     _next_sequence: int | None = None
@@ -127,10 +127,6 @@ class AppendLog:
         last = self._queue[-1] if self._queue else None
         is_being_filled = self.phase is Phase.FILLING and len(self._queue) == 1
         return last.count if isinstance(last, Hole) and not is_being_filled else 0
-
-    @property
-    def in_flight_bytes(self) -> int:
-        return self._in_flight_bytes
 
     def offer(self, items: Iterable[OutgoingBatch | Hole], *, next_offset: int) -> None:
         """Offer the items of the source between `wanted` and `next_offset`, in order and without gaps."""
@@ -321,7 +317,7 @@ class AppendLog:
     def _may_send_behind(self, head: OutgoingBatch) -> bool:
         if not self._may_pipeline:
             return False
-        return self._in_flight_bytes + head.size_bytes <= self.max_in_flight_bytes
+        return self.in_flight_bytes + head.size_bytes <= self.max_in_flight_bytes
 
     def _send(self) -> Send:
         batches = [self._pop()]
@@ -338,7 +334,7 @@ class AppendLog:
         sent = Send(tuple(batches), sequence, size)
         self._next_sequence = (sequence + sent.end - sent.first) & SEQUENCE_MASK
         self._in_flight.append(sent)
-        self._in_flight_bytes += size
+        self.in_flight_bytes += size
         return sent
 
     def _pop(self) -> OutgoingBatch:
@@ -348,7 +344,7 @@ class AppendLog:
 
     def _take_back(self, sent: Send) -> None:
         self._in_flight.remove(sent)
-        self._in_flight_bytes -= sent.size_bytes
+        self.in_flight_bytes -= sent.size_bytes
 
     def _lose_certainty(self) -> None:
         self.phase = Phase.UNSURE

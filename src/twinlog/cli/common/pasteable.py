@@ -155,13 +155,8 @@ def next_command(
 def _template(reason: str, metadata: Mapping[str, str], file: str) -> str:
     if reason.startswith("GRPC_"):
         return _STATUS
-    if reason == "INVALID_CONFIG" and file and not _is_of_the_command_line(metadata.get("key", "")):
+    if reason == "INVALID_CONFIG" and file and not re.fullmatch(r"--.*|[A-Z]+", metadata.get("key", "")):
         if "convert" in metadata:
             return "twinlog convert {file} --to mm2.properties"
         return "twinlog init {file}" if "missing" in metadata else _PREFLIGHT
     return _BY_REASON.get(reason, _PREFLIGHT)
-
-
-def _is_of_the_command_line(key: str) -> bool:
-    """Options and arguments are named `--config`, `FLOW`."""
-    return re.fullmatch(r"--.*|[A-Z]+", key) is not None

@@ -250,7 +250,11 @@ FOREIGN: Fields[_Row] = table(
     "flow|flow topic=copy.partition.topic partition=copy.partition.partition =copy.partition|partition",
     Field("records", "copy.records", "records", lambda row: f"{row.copy.records:,}", right=True),
     "from_offset=copy.last.from_offset to_offset=copy.last.to_offset",
-    Field("", column="last in the copy", text=lambda row: _range(row.copy.last)),
+    Field(
+        "",
+        column="last in the copy",
+        text=lambda row: offsets(row.copy.last.from_offset, row.copy.last.to_offset),
+    ),
     Field(
         "producer_id",
         "copy.last.producer_id",
@@ -325,7 +329,3 @@ def _foreign_in(flow: types_pb2.Flow, row: pb2.PartitionStatus) -> Iterator[_Row
     if row.foreign_records:
         copy = pb2.ForeignCopy(partition=row.source, records=row.foreign_records, last=row.foreign_write)
         yield _Row(flow, copy)
-
-
-def _range(write: pb2.ForeignWrite) -> str:
-    return offsets(write.from_offset, write.to_offset)

@@ -19,7 +19,7 @@ from twinlog.cli.common.names import parse_flow
 from twinlog.cli.moves.plan_outcome import THERE, plan_facts
 from twinlog.cli.verdict.moving import plan_checks
 from twinlog.clock import Clock
-from twinlog.errors import TransientKafkaError, TwinlogError
+from twinlog.errors import TransientKafkaError
 
 FRESH_SECONDS = 10.0
 PLAN_SECONDS = 120.0
@@ -115,7 +115,3 @@ _PLAN: Fields[pb2.MovePlan] = table(
     "blockers warnings from=from_cluster to=to_cluster records=records_not_copied at_most=at_most_not_copied",
     "seconds=estimated fenced_topics",
 )
-
-
-def refusal_row(error: TwinlogError) -> dict[str, Any]:
-    return {"reason": error.reason, "message": str(error)}

@@ -19,7 +19,7 @@ from aiohttp import web
 from twinlog.cli.common.names import CLOCK
 from twinlog.cli.ui.access import SECURITY_HEADERS, PageCertificate, is_own_host, is_own_page, may_look
 from twinlog.cli.ui.feed import GROUP_FIELDS, PARTITION_FIELDS, Feed
-from twinlog.cli.ui.plans import Plans, refusal_row
+from twinlog.cli.ui.plans import Plans
 from twinlog.cli.ui.upstream import TABLES, Upstream
 from twinlog.config import Address
 from twinlog.errors import TwinlogError
@@ -133,7 +133,7 @@ async def _plan(request: web.Request, page: Page) -> web.StreamResponse:
     try:
         return _json(200, await page.plans.of(flow))
     except TwinlogError as error:
-        return _json(200, refusal_row(error))
+        return _json(200, {"reason": error.reason, "message": str(error)})
 
 
 async def _stream(request: web.Request, page: Page) -> web.StreamResponse:

@@ -224,7 +224,9 @@ def with_plan(checks: Sequence[Check], plan: Sequence[Check]) -> list[Check]:
     ]
     named = {check.title for check in better}
     found = [*(check for check in checks if check.title not in named), *better]
-    return sorted(found, key=lambda check: not (check in better and _is_reason(check)))
+    return sorted(
+        found, key=lambda check: not (check in better and check.verdict == NO_GO and not check.follows)
+    )
 
 
 def verdict_words(checks: Sequence[Check]) -> str:
@@ -252,10 +254,6 @@ def overall(checks: Sequence[Check]) -> str:
 def fences(row: FlowRow) -> list[str]:
     """What keeps writers out, in words."""
     return [each.message for each in row.in_force if each.kind == kinds.FENCE]
-
-
-def _is_reason(check: Check) -> bool:
-    return check.verdict == NO_GO and not check.follows
 
 
 def _decided(check: Check) -> Check:

@@ -63,10 +63,6 @@ def compact_string(text: str) -> bytes:
     return compact_length(len(encoded)) + encoded
 
 
-def compact_nullable_string(text: str | None) -> bytes:
-    return b"\0" if text is None else compact_string(text)
-
-
 def raw_topic_id(topic_id: str) -> bytes:
     """From unpadded base64 as brokers print it; empty if it is not valid."""
     try:

@@ -153,11 +153,6 @@ LONGEST_THROTTLE_SECONDS = 60.0
 up to the window of its quotas: by default 10 s for bytes, 1 s for requests."""
 
 
-def throttle_seconds(throttle_ms: int) -> float:
-    """For how long to respect a throttle; 0 for none."""
-    return min(max(throttle_ms, 0) / 1000, LONGEST_THROTTLE_SECONDS)
-
-
 @dataclass(slots=True)
 class Patience:
     """Invariant: `left_seconds` is above 0 as long as something moved within the last time-out."""
@@ -173,7 +168,9 @@ class Patience:
         self._since = now
         self._moved_bytes = moved_bytes
         if throttle_ms > 0:
-            self.throttled_until = max(self.throttled_until, now + throttle_seconds(throttle_ms))
+            self.throttled_until = max(
+                self.throttled_until, now + min(throttle_ms / 1000, LONGEST_THROTTLE_SECONDS)
+            )
 
     def is_throttled(self, now: float) -> bool:
         return now < self.throttled_until

@@ -41,11 +41,6 @@ def first_field_throttle(frame: Frame, position: int, _answer: object) -> int:
     return int(INT32.unpack_from(frame, position)[0])
 
 
-def no_throttle(_frame: Frame, _position: int, _answer: object) -> int:
-    """For a response without a throttle time."""
-    return 0
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class AgreedRequest(Generic[T]):
     """A request in the version that both sides support, and the reader of its response."""

@@ -79,7 +79,8 @@ class PemFiles:
         self._files = files
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._told = ""
+        self.problem = ""
+        """Why newer files are not used; empty when the newest are in use."""
         self.generation = 1
         """Rises by one with each change of the files in use."""
         self._signature = _signature(files)
@@ -91,27 +92,22 @@ class PemFiles:
             self._look()
             return self._pem
 
-    @property
-    def problem(self) -> str:
-        """Why newer files are not used; empty when the newest are in use."""
-        return self._told
-
     def _look(self) -> None:
         try:
             signature = _signature(self._files)
-            if signature == self._signature and not self._told:
+            if signature == self._signature and not self.problem:
                 return
             pem = _read(self._files, self._now())
         except ConfigError as error:
-            if str(error) != self._told:
-                self._told = str(error)
+            if str(error) != self.problem:
+                self.problem = str(error)
                 _log.warning(
                     "certificate_unusable",
                     reason=error.reason,
                     message=f"{error}; the earlier one stays in use",
                 )
             return
-        self._told = ""
+        self.problem = ""
         self._signature = signature
         if pem != self._pem:
             self._pem = pem

@@ -71,7 +71,8 @@ class FlowLease:
     _valid_until: float = 0.0
     _heard_at: float = 0.0
     _loading_since: float | None = None
-    _alone: bool = False
+    works_alone: bool = False
+    """Whether nobody can be asked who the owner is, and this process knows of none."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _at_work: int = 0
     on_idle: Callable[[], None] = lambda: None
@@ -80,7 +81,7 @@ class FlowLease:
 
     @property
     def state(self) -> LeaseState:
-        if self._state is LeaseState.OWNER and not self._alone and self._seconds_left() <= 0:
+        if self._state is LeaseState.OWNER and not self.works_alone and self._seconds_left() <= 0:
             return LeaseState.UNKNOWN
         if self._state is LeaseState.ELSEWHERE and self.problem is not None and self._is_hearsay():
             return LeaseState.UNKNOWN
@@ -107,7 +108,7 @@ class FlowLease:
     @property
     def is_elected(self) -> bool:
         """Whether the coordinator confirms this process as the owner now, so nobody else works."""
-        return self.state is LeaseState.OWNER and not self._alone
+        return self.state is LeaseState.OWNER and not self.works_alone
 
     def refusal(self) -> TwinlogError | None:
         """Why this process must not work at the flow now; None for the owner."""
@@ -233,10 +234,10 @@ class FlowLease:
         """Take what the group's coordinator has confirmed since `asked_at`, in monotonic seconds."""
         state = LeaseState.OWNER if leads else LeaseState.ELSEWHERE
         is_new_owner = self._owner != owner
-        is_news = is_new_owner or self.state is not state or self.problem is not None or self._alone
+        is_news = is_new_owner or self.state is not state or self.problem is not None or self.works_alone
         was = self.state
         self._state, self._owner, self.problem = state, owner, None
-        self._alone, self._loading_since = False, None
+        self.works_alone, self._loading_since = False, None
         # How long the answer is trusted; a running step ends in the rest of the session.
         valid_seconds = max(
             self.session_seconds - STEP_GRACE_SECONDS, self.session_seconds * _LEAST_VALID_SHARE
@@ -259,16 +260,11 @@ class FlowLease:
         # A process on standby knows an owner: without this, a brief loss of the right to join would start
         # all.
         if error.reason in NO_ELECTION and self._state is not LeaseState.ELSEWHERE:
-            self._state, self._alone = LeaseState.OWNER, True
+            self._state, self.works_alone = LeaseState.OWNER, True
         if error.reason == _LOADING and self._loading_since is None:
             self._loading_since = self.clock.monotonic()
         self.problem = error
         self._tell()
-
-    @property
-    def works_alone(self) -> bool:
-        """Whether nobody can be asked who the owner is, and this process knows of none."""
-        return self._alone
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -297,7 +293,7 @@ class FlowLease:
             changed = self._changed
             if self._serves(in_doubt) is not serves:
                 break
-            expires = self._state is LeaseState.OWNER and not self._alone and self._seconds_left() > 0
+            expires = self._state is LeaseState.OWNER and not self.works_alone and self._seconds_left() > 0
             await wait_for_any(stop, changed, seconds=self._seconds_left() if expires else None)
         halt.set()
 

@@ -156,7 +156,7 @@ async def calibrated(*_names: object, **_how: object) -> Calibration:
 async def source_service(stack: AsyncExitStack) -> SourceRig:
     rig = FlowRig(stack=stack)
     moves, task = await moves_of(rig)
-    driver = replace(moves.driver, _owned=True)
+    driver = replace(moves.driver, owned=True)
     flow = Flow("A", "B")
     operations = FlowOperations(driver=driver, clock=rig.clock)
     servicer = SourceServicer(

@@ -215,7 +215,7 @@ async def test_tasks_learn_of_a_pause_once_the_log_shows_it(rig: FlowRig) -> Non
 async def test_a_pause_whose_answer_was_lost_is_ended_by_a_resume(rig: FlowRig, is_all: bool) -> None:
     """The log may show it later."""
     moves, _ = await moves_of(rig)
-    driver, topic = replace(moves.driver, _owned=True), Subject(topic="t", partition=None)
+    driver, topic = replace(moves.driver, owned=True), Subject(topic="t", partition=None)
     operations = FlowOperations(driver=driver, clock=rig.clock)
 
     def fail(_call: Call) -> None:

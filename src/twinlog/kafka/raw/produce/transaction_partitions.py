@@ -278,10 +278,9 @@ class TransactionPartitions:
         first, after_seconds = self._guard.first_ended_at, self._settings.end_look_seconds
         if first is not None:
             at = max(first + after_seconds, self._loop.time() + after_seconds / 5)
-            self._look_timer = self._loop.call_at(at, self._look_now)
-
-    def _look_now(self) -> None:
-        self._spawn(self._look(), "look for transactions that hang")
+            self._look_timer = self._loop.call_at(
+                at, lambda: self._spawn(self._look(), "look for transactions that hang")
+            )
 
     async def _look(self) -> None:
         """Ask whether transactions have ended on partitions on which no other followed."""

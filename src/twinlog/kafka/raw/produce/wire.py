@@ -17,7 +17,6 @@ from twinlog.kafka.protocol.frames import (
     TOPIC_ID_BYTES,
     Frame,
     compact_length,
-    compact_nullable_string,
     compact_string,
     raw_topic_id,
     skip_tags,
@@ -103,12 +102,8 @@ def produce_request(
         encode,
         decode,
         flexible_from=_OLDEST,
-        throttle_of=_throttle_of_produce,
+        throttle_of=lambda _frame, _position, response: response.throttle_ms,
     )
-
-
-def _throttle_of_produce(_frame: Frame, _position: int, response: ProduceResponse) -> int:
-    return response.throttle_ms
 
 
 def _write_produce(
@@ -118,7 +113,9 @@ def _write_produce(
     timeout_ms: int,
 ) -> Pieces:
     """`names`: of the topics as they are written, or their ids."""
-    pieces: list[bytes | memoryview] = [compact_nullable_string(transactional_id)]
+    pieces: list[bytes | memoryview] = [
+        b"\0" if transactional_id is None else compact_string(transactional_id)
+    ]
     pieces.append(_ACKS_AND_TIMEOUT.pack(_ALL_IN_SYNC_REPLICAS, timeout_ms))
     pieces.append(compact_length(len(by_topic)))
     for topic, topic_parts in by_topic.items():

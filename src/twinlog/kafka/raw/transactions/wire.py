@@ -20,7 +20,7 @@ from twinlog.kafka.protocol.frames import (
     take_int32,
     take_string,
 )
-from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces, no_throttle
+from twinlog.kafka.protocol.requests import HandWrittenRequest, Pieces
 from twinlog.kafka.raw.leaders import by_topic
 from twinlog.model import TopicPartition
 
@@ -155,7 +155,7 @@ def write_markers(markers: Sequence[AbortMarker]) -> HandWrittenRequest[MarkerAn
         return [*pieces, NO_TAGS]
 
     return HandWrittenRequest(
-        WRITE_TXN_MARKERS, range(1, 2), encode, _read, flexible_from=1, throttle_of=no_throttle
+        WRITE_TXN_MARKERS, range(1, 2), encode, _read, flexible_from=1, throttle_of=lambda *_: 0
     )
 
 
