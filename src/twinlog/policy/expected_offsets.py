@@ -40,12 +40,11 @@ class OffsetsRule:
     def __init__(
         self,
         settings: OffsetsSettings,
-        drops_records: Callable[[str], bool] = lambda _topic: False,
+        dropped_by: Callable[[str], str] = lambda _topic: "",
         is_heartbeats: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
-        """`drops_records`: whether the transforms of a topic drop records. Raises ConfigError for a pattern
-        that does not compile."""
-        self._drops_records = drops_records
+        """`dropped_by`: as `TopicTransforms`. Raises ConfigError for a pattern that does not compile."""
+        self._dropped_by = dropped_by
         self._is_heartbeats = is_heartbeats
         self.fill_max = settings.fill_max
         self.fill_total = settings.fill_total
@@ -59,12 +58,20 @@ class OffsetsRule:
         >>> rule.wanted("orders").value, rule.wanted("log-1").value
         ('auto', 'translated')
         """
-        if self._translated.matches(topic) or self._drops_records(topic):
+        if self.translated_by(topic):
             return OffsetsMode.TRANSLATED
         mode = OffsetsMode.PRESERVED if self._preserved.matches(topic) else self._mode
         if mode is OffsetsMode.PRESERVED and self._is_heartbeats(topic):
             return OffsetsMode.AUTO  # They are compacted.
         return mode
+
+    def translated_by(self, topic: str) -> str:
+        """The key that gives the copy of a topic offsets of its own; empty: none does."""
+        if self._translated.matches(topic):
+            return self._translated.key
+        if self._mode is OffsetsMode.TRANSLATED and not self._preserved.matches(topic):
+            return "twinlog.offsets"
+        return self._dropped_by(topic)
 
 
 def offsets_rule(config: FlowConfig) -> OffsetsRule:
@@ -72,7 +79,7 @@ def offsets_rule(config: FlowConfig) -> OffsetsRule:
     ConfigError."""
     transforms = TopicTransforms(config.policy_config, config.flow.source)
     policy = policy_from_config(config.policy_config)
-    return OffsetsRule(config.source.offsets, transforms.drops_records, policy.is_heartbeats_topic)
+    return OffsetsRule(config.source.offsets, transforms.dropped_by, policy.is_heartbeats_topic)
 
 
 class ExpectedReason(StrEnum):
@@ -131,12 +138,11 @@ def expected_offsets(
 
 
 def _expected(topic: UncopiedTopic, rule: OffsetsRule, left: int, *, exactly_once: bool) -> ExpectedOffsets:
-    wanted = rule.wanted(topic.name)
-    must = wanted is OffsetsMode.PRESERVED
+    must = rule.wanted(topic.name) is OffsetsMode.PRESERVED
     most, total = max(topic.log_starts, default=0), sum(topic.log_starts)
     objection: tuple[str, str, str] | None = None
-    if wanted is OffsetsMode.TRANSLATED:
-        objection = ExpectedReason.OFFSETS_CONFIGURED, "it is configured", "twinlog.offsets"
+    if by := rule.translated_by(topic.name):
+        objection = ExpectedReason.OFFSETS_CONFIGURED, f"it is configured by {by}", by
     elif not exactly_once:
         objection = (
             ExpectedReason.TRANSACTIONS_DISABLED,

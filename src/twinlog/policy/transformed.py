@@ -103,9 +103,11 @@ class TopicTransforms:
             return self.changes_records(topic)
         return not all(step.is_router for step in self._chain.steps)
 
-    def drops_records(self, topic: str) -> bool:
-        """True also where only Spark knows."""
-        return self.of(topic).drops_records or self.expressions(topic) is not None
+    def dropped_by(self, topic: str) -> str:
+        """The key by which records of a topic may be missing from its copy; empty: none."""
+        if self.expressions(topic) is not None:
+            return TOPICS
+        return _CHAIN_KEYS[0] if self.of(topic).drops_records else ""
 
     def expressions(self, topic: str) -> Expressions | None:
         """What Spark does to the records of a topic of the source, after everything else."""

@@ -1,6 +1,7 @@
 """Judges the facts: every check is a function of facts. Pure."""
 
 import errno
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -12,6 +13,7 @@ from twinlog.errors import ConfigError, KafkaError, TwinlogError
 from twinlog.filters import PatternList
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.model import ClusterAlias
+from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.adoption import check_offsets
@@ -60,6 +62,7 @@ def judge(facts: Facts) -> list[Finding]:
             continue
         findings += check_ends(flow, source, target)
         findings += check_rules(flow)
+        findings += check_translated(flow)
         findings += check_renames(flow, source)
         findings += check_factors(flow, facts.clusters)
         findings += check_compaction(flow)
@@ -93,16 +96,24 @@ def check_transform(flow: CheckedFlow) -> Iterator[Finding]:
     """What Spark says of the flow's expressions."""
     match flow.transform:
         case True:
-            told = (
-                "Spark understands twinlog.transform.*; these copies have offsets of their own, for good,"
-                " also those that have had the source's"
-            )
-            yield fine(str(flow.flow), "transform", told)
+            yield fine(str(flow.flow), "transform", "Spark understands twinlog.transform.*")
         case TwinlogError(reason="TRANSFORM_REFUSED") as refusal:
             yield error(str(flow.flow), "transform", str(refusal), "correct the key (docs/transforms.md)")
         case TwinlogError() as problem:
             remedy = "the source service does it when it starts"
             yield not_checked(flow, "whether Spark understands twinlog.transform.*", str(problem), remedy)
+
+
+def check_translated(flow: CheckedFlow) -> Iterator[Finding]:
+    """Copies that were allowed the source's offsets when they began, and with this file no longer are."""
+    rule, by_key = offsets_rule(flow.config), defaultdict[str, list[str]](list)
+    for topic in flow.topics:
+        has_begun = topic.unread is None and topic.target_ends is None
+        if has_begun and not isinstance(topic.target, KafkaError) and (key := rule.translated_by(topic.name)):
+            by_key[key].append(topic.name)
+    for key, names in by_key.items():
+        told = "a copy that has the source's offsets gets its own with its next record, for good"
+        yield fine(str(flow.flow), key, f"{_named(names)}: {told}")
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:

@@ -55,12 +55,13 @@ def test_routers_of_single_records_leave_all_records_as_they_are_and_other_steps
 
 def test_transforms_at_the_top_level_hold_for_every_flow() -> None:
     flow = load_text(TWO_CLUSTERS + _FILTER.replace("A->B.", "")).enabled_flows[0]
-    assert TopicTransforms(flow.policy_config, "A").drops_records("audit")
+    assert TopicTransforms(flow.policy_config, "A").dropped_by("audit") == "transforms"
 
 
 def test_a_copy_that_lacks_records_is_translated() -> None:
     rule = offsets_rule(load_text(TWO_CLUSTERS + _FILTER).enabled_flows[0])
     assert rule.wanted("audit") is OffsetsMode.TRANSLATED
+    assert rule.translated_by("audit") == "transforms"
     assert rule.wanted("orders") is OffsetsMode.AUTO
 
 

@@ -21,6 +21,7 @@ from unit.preflight.facts_rig import (
     EVERYTHING,
     Configure,
     cluster,
+    described,
     facts_of,
     the_trouble,
     topic,
@@ -299,6 +300,19 @@ def test_what_cannot_be_checked_is_said(configure: Configure, changes: dict[str,
 )
 def test_a_release_is_told_by_its_requests(versions: dict[int, tuple[int, int]], release: str) -> None:
     assert release_of(versions) == release
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [(CHANGED, "twinlog.transform.topics"), ({"twinlog.offsets": "translated"}, "twinlog.offsets"), ({}, "")],
+)
+def test_copies_that_have_begun_and_may_no_longer_have_the_sources_offsets_are_named(
+    configure: Configure, settings: dict[str, str], key: str
+) -> None:
+    topics = topic(target=described("A.orders")), topic("new")
+    found = judge(facts_of(configure(settings), {"A->B": topics}))
+    told = [(each.check, each.message.partition(":")[0]) for each in found if "for good" in each.message]
+    assert told == ([(key, "orders")] if key else [])
 
 
 @pytest.mark.parametrize(

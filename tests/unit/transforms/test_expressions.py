@@ -76,7 +76,7 @@ def test_topics_are_the_sources_without_internal_ones() -> None:
     }
     transforms = TopicTransforms(config, "A")
     assert transforms.expressions("orders") is not None
-    assert transforms.drops_records("orders")
+    assert transforms.dropped_by("orders") == "twinlog.transform.topics"
     assert transforms.changes("orders") is None
     assert transforms.expressions("heartbeats") is None
     assert transforms.expressions("mm2-offsets.A.internal") is None

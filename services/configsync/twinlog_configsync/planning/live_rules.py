@@ -14,6 +14,11 @@ from twinlog.service.feeds.rules_record import NO_RULES, RuleOrigin, RulesRecord
 
 MAX_RULE_CHARACTERS = 1 << 16
 """The limit for one change, because all rules are stored in one record of the registry."""
+_DECIDES_OFFSETS = "twinlog.transform.", "transforms", "twinlog.offsets"
+_IN_THE_FILE = (
+    "; in the file it holds from the next start on: a copy that has the source's offsets, and may not keep"
+    " them, gets its own then, for good (`twinlog preflight` names the topics)"
+)
 
 
 class RuleOperation(StrEnum):
@@ -88,8 +93,10 @@ def is_list(key: str) -> bool:
 
 def _require_live(key: str) -> None:
     if key not in LIVE_KEYS:
+        later = _IN_THE_FILE if key.startswith(_DECIDES_OFFSETS) else ""
         raise ConfigError(
-            f"{key}: cannot be changed while a flow runs{_meant(key)}; `twinlog rules get` lists what can be",
+            f"{key}: cannot be changed while a flow runs{_meant(key)}; `twinlog rules get` lists what can be"
+            f"{later}",
             key=key,
         )
 

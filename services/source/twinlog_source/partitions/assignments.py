@@ -25,13 +25,6 @@ _Terms = tuple[Limits, bool]
 """`Limits`, and whether the copy keeps the source's offsets."""
 
 
-_END_WORDS: dict[str, str] = {
-    OffsetsReason.OFFSETS_CONFIGURED: "the configuration no longer allows the source's offsets",
-    OffsetsReason.TRANSACTIONS_DISABLED: "exactly.once.source.support is disabled, and holes are filled by"
-    " transactions",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOrders:
     table: PartitionTable
@@ -80,7 +73,7 @@ class TaskOrders:
     def _preserved(
         self, row: PartitionRow, copy: CopyFact, topic: ReplicatedTopic, *, now: float
     ) -> PreservedTerms:
-        end_reason = self._end_reason(copy)
+        end_reason, end_message = self._end(copy)
         return PreservedTerms(
             skip_from=copy.skip_from,
             skip_to=copy.skip_to,
@@ -91,14 +84,15 @@ class TaskOrders:
             leader_epoch=copy.leader_epoch,
             common_until=copy.common_until,
             end_reason=end_reason,
-            end_message=_END_WORDS.get(end_reason, ""),
+            end_message=end_message,
         )
 
-    def _end_reason(self, copy: CopyFact) -> str:
-        """Why the configuration no longer allows a preserved copy to stay preserved."""
-        if self.rule.wanted(copy.partition.topic) is OffsetsMode.TRANSLATED:
-            return OffsetsReason.OFFSETS_CONFIGURED
-        return "" if self.exactly_once else OffsetsReason.TRANSACTIONS_DISABLED
+    def _end(self, copy: CopyFact) -> tuple[str, str]:
+        """Why the configuration no longer allows a preserved copy to stay preserved: reason and message."""
+        if key := self.rule.translated_by(copy.partition.topic):
+            return OffsetsReason.OFFSETS_CONFIGURED, f"{key} no longer allows the source's offsets"
+        words = "exactly.once.source.support is disabled, and holes are filled by transactions"
+        return ("", "") if self.exactly_once else (OffsetsReason.TRANSACTIONS_DISABLED, words)
 
     def throttles(self, plan: Plan, *, now: float) -> list[SlotLimits]:
         """Divide the limits among the slots; the shares of a limit add up to it."""

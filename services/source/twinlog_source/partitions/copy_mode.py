@@ -108,7 +108,7 @@ def decide(copy: NewCopy, *, fill_max: int, fill_left: int) -> Decision:
 
 def _objections(copy: NewCopy, fill_max: int, fill_left: int) -> Iterator[tuple[str, str]]:
     if copy.wanted is OffsetsMode.TRANSLATED:
-        yield OffsetsReason.OFFSETS_CONFIGURED, "it is configured (twinlog.offsets or a Filter)"
+        yield OffsetsReason.OFFSETS_CONFIGURED, "it is configured"
     if not copy.exactly_once:
         yield (
             OffsetsReason.TRANSACTIONS_DISABLED,

@@ -68,6 +68,7 @@ def test_changes_are_made_in_order_and_what_equals_the_file_is_no_change(
     [
         (change(SET, "A.bootstrap.servers", "x:1"), "cannot be changed while a flow runs"),
         (change(SET, "offset.storage.topic", "x"), "cannot be changed while a flow runs"),
+        (change(SET, "twinlog.transform.where", "true"), "has the source's offsets, .* gets its own"),
         (change(SET, "topic", "x"), r"did you mean topics\?"),
         (change(ADD, "refresh.topics.interval.seconds", "5"), "is not a list"),
         (change(REMOVE, "topics", "carts"), "'carts' is not in the list"),
