@@ -17,7 +17,8 @@ from twinlog.batches.transformed import ChangeRecords
 from twinlog.config import ClientConfig, OffsetSyncsLocation
 from twinlog.errors import ConfigError
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
-from twinlog.kafka.ports import OffsetSpec, Outage
+from twinlog.kafka.outage import NO_OUTAGE, Outage
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.raw.fetch.reader import BatchReader
 from twinlog.kafka.raw.lookups import open_transactions
@@ -157,7 +158,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         meter=context.meter,
         stop=context.stop,
         refusal=context.clusters.refusal,
-        away=lambda alias: _away(context, alias),
         outage=lambda alias: _outage(context, alias),
         aliases=tuple(context.configuration.clusters),
         copy_states=SourceCopyStates(
@@ -259,14 +259,8 @@ async def _syncs_of_other_file(context: ServiceContext, entry: CheckpointFlow) -
     )
 
 
-def _away(context: ServiceContext, alias: ClusterAlias) -> str:
-    """Why the last probe did not reach the cluster; empty if it did, and before the first probe."""
-    statuses = context.clusters.statuses([alias])
-    return next((each.reason for each in statuses if each.as_of_ms and not each.reachable), "")
-
-
 def _outage(context: ServiceContext, alias: ClusterAlias) -> Outage:
-    return next((each.outage for each in context.clusters.statuses([alias])), Outage())
+    return next((each.outage for each in context.clusters.statuses([alias])), NO_OUTAGE)
 
 
 async def _clusters(context: ServiceContext, stack: AsyncExitStack, entry: CheckpointFlow) -> FlowClusters:

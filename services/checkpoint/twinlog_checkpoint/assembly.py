@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 from twinlog.errors import KafkaError, TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import UNAVAILABLE
-from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.offsets import CheckpointHistory
@@ -110,8 +109,8 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
 def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
     """Return the cluster of the flow that did not answer the last probe, if any."""
     for alias in (flow.source, flow.target):
-        if reason := around.away(alias):
-            words = f"cluster {no_answer(alias, reason)}"
+        if (outage := around.outage(alias)).reason:
+            words = f"cluster {outage.told(alias)}"
             return TransientKafkaError(words, reason=UNAVAILABLE.name, metadata={"cluster": alias})
     return None
 
@@ -212,7 +211,6 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
         planner=MovePlanner(
             route=route,
             clock=around.clock,
-            away=around.away,
             outage=around.outage,
             others=around.aliases,
             stop=around.stop,

@@ -14,7 +14,8 @@ from opentelemetry.metrics import Meter
 
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.kafka.ports import KafkaCluster, Outage
+from twinlog.kafka.outage import Outage
+from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.offsets import target_partition
 from twinlog.wire import TopicIds
@@ -54,10 +55,8 @@ class SharedDependencies:
     meter: Meter
     stop: asyncio.Event
     refusal: Callable[[Flow], TwinlogError | None]
-    away: Callable[[ClusterAlias], str]
-    """Why the last probe did not reach the cluster; empty if it did."""
     outage: Callable[[ClusterAlias], Outage]
-    """The brokers of the cluster that did not answer the last probe while others did."""
+    """The brokers of the cluster that did not answer the last probe."""
     aliases: Collection[ClusterAlias]
     """Every cluster of the configuration."""
     copy_states: CopyStates

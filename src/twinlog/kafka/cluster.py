@@ -29,6 +29,7 @@ from twinlog.kafka.groups.offsets import (
     ListedGroup,
     list_groups,
 )
+from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import (
     NO_BROKERS,
     Assign,
@@ -39,7 +40,6 @@ from twinlog.kafka.ports import (
     ManagedReader,
     ManagedWriter,
     Member,
-    Outage,
     Presence,
     QuotaEntity,
     never_gone,
@@ -83,6 +83,7 @@ class BrokerAdminMixin(TopicAdminMixin):
             brokers={each: places.get(each, "") for each in sorted(silent | missing)},
             without_leader=told.replicas.without_leader,
             under_replicated=told.replicas.under_replicated,
+            in_sync=told.replicas.in_sync,
         )
 
     async def _registered(self) -> dict[int, str]:

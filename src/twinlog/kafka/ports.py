@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from twinlog.errors import KafkaError
+from twinlog.kafka.outage import Outage
 from twinlog.model import Headers, Record, TopicPartition
 
 # ------------------------------------------------------------------------------------------------ topics
@@ -51,44 +52,6 @@ class Presence(NamedTuple):
 
 
 NO_BROKERS: Final[Mapping[int, str]] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
-    """Brokers that do not answer while others do. Empty and zeros without one."""
-
-    brokers: Mapping[int, str] = field(default_factory=dict)
-    """By node id, where each of them was (`host:port`); empty where this is not known."""
-    without_leader: int = 0
-    """Partitions whose leader does not answer, of the topics that the principal may see. The metadata may
-    still name one, where too few controllers are left to change it."""
-    under_replicated: int = 0
-    """Partitions with fewer replicas in sync than they should have, those without a leader included."""
-
-    def told(self, alias: str) -> str:
-        """In words.
-
-        >>> Outage(brokers={2: "kafka-2:9092"}, under_replicated=7).told("B")
-        'broker 2 of B does not answer; the others do; partitions without a leader: 0, that lack replicas: 7'
-        """
-        ids = ", ".join(map(str, sorted(self.brokers)))
-        who = f"broker {ids} of {alias} does" if len(self.brokers) == 1 else f"brokers {ids} of {alias} do"
-        return (
-            f"{who} not answer; the others do; partitions without a leader: {self.without_leader:,},"
-            f" that lack replicas: {self.under_replicated:,}"
-        )
-
-    @property
-    def remedy(self) -> str:
-        """
-        >>> Outage(brokers={2: "kafka-2:9092", 3: ""}).remedy
-        'start broker 2 at kafka-2:9092, and broker 3'
-        """
-        starts = [
-            f"broker {each}{f' at {address}' if address else ''}"
-            for each, address in sorted(self.brokers.items())
-        ]
-        return f"start {', and '.join(starts)}"
 
 
 class TopicAdmin(Protocol):

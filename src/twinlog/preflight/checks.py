@@ -149,11 +149,12 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
     up = cluster.broker_count - len(outage.brokers)
     of_all = f"{up} of {_brokers(cluster)}" if outage.brokers else _brokers(cluster)
     yield fine(cluster.alias, "reachable", f"{of_all}, cluster id {cluster.cluster_id}")
-    if outage.brokers:
+    if outage:
         min_isr = _of(cluster, "min.insync.replicas", 1)
-        too_few = f"; writes need {min_isr} in sync" if up < min_isr else ""
-        make = error if too_few or outage.without_leader else warning
-        yield make(cluster.alias, "brokers", f"{outage.told(cluster.alias)}{too_few}", outage.remedy)
+        refusing = sum(count for in_sync, count in outage.in_sync.items() if in_sync < min_isr)
+        so = f"; that take no writes, which need {min_isr} in sync: {refusing:,}" if refusing else ""
+        make = error if outage.judged(cluster.alias, waits=refusing > 0).blocks else warning
+        yield make(cluster.alias, "brokers", f"{outage.told(cluster.alias)}{so}", outage.remedy)
     if _number(cluster.release) < _number(OLDEST_RELEASE):
         yield error(
             cluster.alias,

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple, TypeAlias
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.config.security import SecuritySettings
 from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError
-from twinlog.kafka.ports import ConfigEntry, Outage, TopicDescription
+from twinlog.kafka.outage import Outage
+from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.loops import ring_of, ring_text, same_places
 from twinlog.model import ClusterAlias, Flow
 from twinlog.policy.internal_topics import (

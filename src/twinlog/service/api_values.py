@@ -120,7 +120,7 @@ def cluster_message(status: ClusterStatus) -> types_pb2.ClusterStatus:
         message=status.message,
         as_of=timestamp(status.as_of_ms) if status.as_of_ms else None,
         since=timestamp(status.since_ms) if status.since_ms else None,
-        silent_brokers=sorted(status.outage.brokers),
+        silent_brokers=sorted(status.outage.brokers) if status.reachable else (),
         broker_addresses=status.outage.brokers,
         partitions_without_leader=status.outage.without_leader,
         partitions_under_replicated=status.outage.under_replicated,

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import structlog
 from opentelemetry.metrics import Meter, Observation
@@ -12,7 +12,8 @@ from opentelemetry.metrics import Meter, Observation
 from twinlog.clock import Clock
 from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
-from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage, Presence
+from twinlog.kafka.outage import NO_OUTAGE, Outage, of_file
+from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Presence
 from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
@@ -58,8 +59,7 @@ class ClusterStatus:
     """Kafka's cluster id as last seen; kept while the cluster is away."""
     since_ms: int = 0
     """Wall-clock milliseconds since when it has not been reachable; 0 when it is, or was not asked yet."""
-    outage: Outage = field(default=Outage())
-    """Of single brokers, while it is reachable."""
+    outage: Outage = NO_OUTAGE
 
 
 def probe_interval_seconds(clusters: int) -> float:
@@ -91,12 +91,18 @@ class Clusters:
         self._clock = clock
         self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]], float | None], KafkaCluster] = {}
         self._probes: dict[ClusterAlias, KafkaCluster] = {}
-        self._whole: dict[ClusterAlias, tuple[float, Mapping[int, str]]] = {}
-        """When no broker was missing last, in monotonic seconds, and which ones there were, and where."""
+        self._whole: dict[ClusterAlias, Mapping[int, str]] = {}
+        """Which brokers there were, and where, when none was missing last."""
+        self._whole_at: dict[ClusterAlias, float] = {}
+        """When that was, in monotonic seconds; none once the cluster is away."""
         self._statuses = {
             alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
             for alias in self._probed
         }
+        self._places: dict[ClusterAlias, Mapping[int, str]] = {
+            alias: of_file(config.bootstrap_servers) for alias, config in self._probed.items()
+        }
+        """Where the brokers were when the cluster answered last."""
         self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._find_loops = find_loops
         self._loops: tuple[Mapping[ClusterAlias, str], Mapping[Flow, StateError]] = {}, {}
@@ -200,7 +206,7 @@ class Clusters:
                 reachable=True,
                 as_of_ms=self._clock.now_ms(),
                 cluster_id=present.cluster_id,
-                outage=known.outage,
+                outage=NO_OUTAGE if known.outage.reason else known.outage,
             )
             return status, present
         now_ms = self._clock.now_ms()
@@ -212,21 +218,26 @@ class Clusters:
             as_of_ms=now_ms,
             cluster_id=known.cluster_id,
             since_ms=known.since_ms or now_ms,
+            outage=Outage(reason=reason, brokers=self._places[alias]),
         )
+        self._whole_at.pop(alias, None)
         return status, None
 
     async def _outage(self, alias: ClusterAlias, present: Presence) -> Outage:
         """The last known one while it cannot be told."""
         known = self._statuses[alias].outage
-        looked_at, whole = self._whole.get(alias, (-math.inf, NO_BROKERS))
-        if not known.brokers and self._clock.monotonic() - looked_at < BROKERS_INTERVAL_SECONDS:
+        whole_seconds = self._clock.monotonic() - self._whole_at.get(alias, -math.inf)
+        if not known and whole_seconds < BROKERS_INTERVAL_SECONDS:
             return known
         try:
-            outage = await (await self._probe_connection(alias)).outage(present, whole)
+            outage = await (await self._probe_connection(alias)).outage(
+                present, self._whole.get(alias, NO_BROKERS)
+            )
         except TwinlogError:
             return known
-        if not outage.brokers:
-            self._whole[alias] = self._clock.monotonic(), present.brokers
+        self._places[alias] = {**outage.brokers, **present.brokers}
+        if not outage:
+            self._whole[alias], self._whole_at[alias] = present.brokers, self._clock.monotonic()
         return outage
 
     async def _probe_connection(self, alias: ClusterAlias) -> KafkaCluster:

@@ -9,7 +9,7 @@ from opentelemetry.metrics import NoOpMeter
 
 from twinlog.config import CheckpointSettings, ClientConfig, Configuration, OffsetSyncsLocation, Selection
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import Outage
+from twinlog.kafka.outage import NO_OUTAGE, Outage
 from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import DefaultReplicationPolicy, HostedTopic, ReplicationPolicy
@@ -212,10 +212,11 @@ class CheckpointFlowRig:
             meter=NoOpMeter("test"),
             stop=asyncio.Event(),
             refusal=lambda flow: None,
-            away=lambda alias: (
-                "" if {"A": self.source, "B": self.target}[alias].hooks.available else "KAFKA_UNAVAILABLE"
+            outage=lambda alias: (
+                self.outages.get(alias, NO_OUTAGE)
+                if {"A": self.source, "B": self.target}[alias].hooks.available
+                else Outage(reason="KAFKA_UNAVAILABLE", brokers={1: f"{alias}:9092"})
             ),
-            outage=lambda alias: self.outages.get(alias, Outage()),
             aliases=("A", "B"),
             copy_states=self.copy_states,
         )

@@ -1,7 +1,10 @@
 """What `twinlog explain topic` says of a copy: its offsets, and what is wrong with it."""
 
 import contextvars
+from collections.abc import Sequence
 
+import pytest
+from google.protobuf.message import Message
 from typer.testing import CliRunner
 
 from twinlog.api.common.v1.types_pb2 import ClusterStatus, Flow, TopicPartition
@@ -17,6 +20,7 @@ from twinlog.cli.configsync.explain import (
     standing_words,
     trouble_lines,
 )
+from twinlog.errors import TwinlogError
 from unit.cli.snapshots.recorded import Recorded, run
 
 FLOW = FlowStatus()
@@ -179,17 +183,22 @@ def test_what_follows_from_brokers_that_do_not_answer_is_one_cause_with_its_reme
         )
         for number, reason in enumerate(reasons)
     ]
-    cause, remedy, other, of_other = trouble_lines(
+    cause, other, of_other = trouble_lines(
         stand, FlowStatus(clusters=[ClusterStatus(alias="A", reachable=True), cluster])
     )
     assert cause.startswith(f"orders-0 and 3 more partitions: {', '.join(reasons[:4])}: brokers 2, 3 of B do")
-    assert remedy == "  do: start broker 2 at kafka-2:9092, and broker 3 at kafka-3:9092"
+    assert cause.endswith(": start broker 2 at kafka-2:9092, and broker 3 at kafka-3:9092")
     assert other == "orders-4: STALLED RECORD_INVALID: of 4"
     assert of_other.startswith("  do: ")
-    away = ClusterStatus(alias="B", reason="KAFKA_TIMEOUT", message="no answer within 5 s")
-    cause, remedy, *_ = trouble_lines(stand[1:], FlowStatus(clusters=[away]))
-    assert cause.endswith(": B does not answer: no answer within 5 s")
-    assert "start them" in remedy
+    away = ClusterStatus(
+        alias="B",
+        reason="KAFKA_TIMEOUT",
+        message="no answer within 5 s",
+        broker_addresses={2: "kafka-2:9092"},
+    )
+    cause, *_ = trouble_lines(stand[1:], FlowStatus(clusters=[away]))
+    assert cause.endswith(": B does not answer (no answer within 5 s): start broker 2 at kafka-2:9092")
+    assert trouble_lines([], FlowStatus(clusters=[away])) == [cause.partition(": ")[2].partition(": ")[2]]
 
 
 def test_reasons_are_counted_and_not_the_partitions_that_have_them() -> None:
@@ -262,3 +271,41 @@ def test_a_topic_that_is_named_as_its_copy_is_told_of_as_well_and_once() -> None
         text = contextvars.copy_context().run(run, ["explain", "topic", "A.orders"], recorded)
         assert text.count("translated: FILL_TOO_LARGE") == 1
         assert text.count("t-0: UNSPECIFIED") == 1
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_a_copy_that_waits_for_nothing_is_not_said_to_be_well_while_brokers_do_not_answer(
+    is_away: bool,
+) -> None:
+    flow = Flow(source="A", target="B")
+    places = {2: "kafka-2:9092", 3: "kafka-3:9092"}
+    silent = ClusterStatus(alias="B", reachable=True, silent_brokers=[2, 3], broker_addresses=places)
+    away = ClusterStatus(alias="B", reason="KAFKA_UNAVAILABLE", message="refused", broker_addresses=places)
+    status = FlowStatus(flow=flow, clusters=[away if is_away else silent])
+    idle = PartitionStatus(
+        flow=flow,
+        source=TopicPartition(topic="idle"),
+        state=source_pb.PARTITION_STATE_RUNNING,
+        offsets="preserved",
+        lag_records=0,
+    )
+    explained = configsync.TopicExplanation(
+        flow=flow, source_topic="idle", verdict=configsync.TOPIC_VERDICT_REPLICATED
+    )
+
+    def told(*command: str) -> str:
+        answers: dict[str, Sequence[Message] | TwinlogError] = {
+            "ExplainTopic": [configsync.ExplainTopicResponse(explanations=[explained])],
+            "ListFlows": [source_pb.ListFlowsResponse(flows=[status])],
+            "ListPartitions": [source_pb.ListPartitionsResponse(partitions=[idle])],
+            "ListGaps": [source_pb.ListGapsResponse()],
+        }
+        return contextvars.copy_context().run(run, [*command], Recorded(answers=answers))
+
+    start = "start broker 2 at kafka-2:9092, and broker 3 at kafka-3:9092"
+    text = told("explain", "topic", "idle")
+    assert f"RUNNING, 0 behind; {'B does' if is_away else 'brokers 2, 3 of B do'} not answer" in text
+    assert start in text
+    trouble = told("partitions", "--trouble")
+    assert "no partition that is copied has a problem" in trouble
+    assert start in trouble

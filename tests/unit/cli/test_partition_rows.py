@@ -8,6 +8,7 @@ from twinlog.cli.common.fields import as_json, cells_of, columns_of, table_lines
 from twinlog.cli.common.names import shown_seconds
 from twinlog.cli.source import partitions as rows
 from twinlog.cli.source.partitions import _print_rows
+from twinlog.cli.status.rows import outages
 
 NOW_MS = 1_700_000_000_000
 FIELDS = rows.partition_fields(NOW_MS)
@@ -178,3 +179,19 @@ def test_each_problem_is_told_with_its_remedy_once(capsys: pytest.CaptureFixture
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("RECORD_TOO_LARGE: ")]
     assert len(lines) == 1
     assert "max.message.bytes" in lines[0]
+
+
+def test_what_follows_from_a_cluster_is_told_once_with_the_brokers_to_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reasons = ("LEADER_UNAVAILABLE", "KAFKA_TIMEOUT", "RECORD_TOO_LARGE")
+    away = types_pb2.ClusterStatus(
+        alias="B", reason="KAFKA_TIMEOUT", message="no answer", broker_addresses={1: "b1:9092"}
+    )
+    found = [status("orders", "STALLED", reason=reason) for reason in reasons]
+    _print_rows(found, trouble=True, few_of_each=True, silent=outages("source", [away]))
+    *_, cluster, other = capsys.readouterr().out.splitlines()
+    assert cluster.startswith(
+        "LEADER_UNAVAILABLE, KAFKA_TIMEOUT: B does not answer (no answer): start broker 1"
+    )
+    assert other.startswith("RECORD_TOO_LARGE: ")

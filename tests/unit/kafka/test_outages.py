@@ -8,7 +8,8 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.cluster import BrokerAdminMixin, open_cluster
-from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Outage, Presence
+from twinlog.kafka.outage import Outage
+from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Presence
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.calls import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Release
@@ -54,7 +55,7 @@ async def test_a_dead_broker_is_missed_for_as_long_as_partitions_have_replicas_o
             present = await cluster.presence()
             assert present.brokers.keys() == every.keys() - {dead}
             assert await cluster.outage(present, every) == Outage(
-                brokers={dead: every[dead]}, without_leader=1, under_replicated=4
+                brokers={dead: every[dead]}, without_leader=1, under_replicated=4, in_sync={2: 3}
             )
             assert every[dead] in kafka.bootstrap.split(",")
             place = "" if release.is_before_4 else every[dead]
@@ -74,7 +75,7 @@ async def test_a_broker_that_the_metadata_names_is_missed_when_it_answers_nothin
             hung = min(every)
             fault = kafka.faults.begin(node_id=hung, hangs=True)
             assert await missed(cluster, every) == Outage(
-                brokers={hung: every[hung]}, without_leader=1, under_replicated=3
+                brokers={hung: every[hung]}, without_leader=1, under_replicated=3, in_sync={2: 2}
             )
             kafka.faults.end(fault)
             assert not (await missed(cluster, every)).brokers

@@ -11,7 +11,6 @@ from twinlog.errors import KafkaError
 from twinlog.filters import FilterOutcome, FilterVerdict
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import GroupAdmin, GroupDescription
-from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog_checkpoint.flow.parts import FlowParts
@@ -187,18 +186,14 @@ class GroupExplanation:
 async def explain_group(parts: FlowParts, group: str, statuses: Iterable[ClusterStatus]) -> GroupExplanation:
     """Ask both clusters about the group. A cluster that does not answer is a finding, not an error."""
     statuses = tuple(statuses)
-    outages = {status.alias: status.outage for status in statuses if status.outage.brokers}
+    outages = {status.alias: status.outage.judged(status.alias).words for status in statuses if status.outage}
 
     def told(error: KafkaError) -> str:
         """Also which brokers to start."""
-        outage = outages.get(alias := error.metadata.get("cluster", ""))
-        return f"{error}: {outage.told(alias)}: {outage.remedy}" if outage is not None else str(error)
+        outage = outages.get(error.metadata.get("cluster", ""))
+        return f"{error}: {outage}" if outage else str(error)
 
-    away = {
-        status.alias: f"{no_answer(status.alias, status.reason)}: {status.message}"
-        for status in statuses
-        if not status.reachable and status.as_of_ms
-    }
+    away = {status.alias: outages[status.alias] for status in statuses if status.outage.reason}
     offsets_problem = ""
     doubt = parts.duty.refusal()
     problem = away.get(parts.flow.source) or away.get(parts.flow.target) or ""

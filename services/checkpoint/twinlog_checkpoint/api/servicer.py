@@ -7,7 +7,6 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
-from twinlog.kafka.reasons import no_answer
 from twinlog.model import Flow
 from twinlog.service.api_values import cluster_message, flow_message, named
 from twinlog.service.clusters import ClusterStatus
@@ -108,11 +107,10 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         """Raises TransientKafkaError with the cluster that does not answer, before the client's call would
         time out."""
         for status in self._statuses():
-            if status.alias in (flow.source, flow.target) and status.as_of_ms and not status.reachable:
-                away = no_answer(status.alias, status.reason)
+            if status.alias in (flow.source, flow.target) and status.outage.reason:
+                so = f", so its logs cannot be read: {status.message}"
                 raise TransientKafkaError(
-                    f"{away}, so its logs cannot be read: {status.message}",
-                    metadata={"cluster": status.alias},
+                    status.outage.judged(status.alias, so=so).words, metadata={"cluster": status.alias}
                 )
 
 

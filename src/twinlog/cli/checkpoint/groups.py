@@ -21,9 +21,8 @@ from twinlog.cli.common.fields import (
 from twinlog.cli.common.names import CLOCK, MOST_OFFSET, MOST_SECONDS, flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, named_of_flow, option
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.status.rows import ClusterRow, Status
+from twinlog.cli.status.rows import outages
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.kafka.reasons import no_answer
 from twinlog.reasons import known_reasons
 
 # How `twinlog groups` shows groups: rows, notes below them, and JSON.
@@ -112,12 +111,7 @@ def notes(
     unsupported: Iterable[pb2.UnsupportedGroup] = (),
 ) -> list[str]:
     """What an operator has to know besides the rows."""
-    lines = [
-        f"{no_answer(cluster.alias, cluster.reason)}: {cluster.message}"
-        for cluster in clusters
-        if not cluster.reachable and cluster.HasField("as_of")
-    ]
-    lines += [f"{row.outage.told(row.alias)}: {row.outage.remedy}" for row in silent(clusters)]
+    lines = [row.outage_words for row in outages("checkpoint", clusters)]
     for flow in flows:
         name = flow_name(flow.flow)
         why = flow.obstacle.removeprefix(f"{name}: ")
@@ -137,13 +131,6 @@ def notes(
         for entry in unsupported
     ]
     return lines
-
-
-def silent(clusters: Iterable[types_pb2.ClusterStatus]) -> list[ClusterRow]:
-    """Those of which some brokers do not answer."""
-    seen = Status(services=[])
-    seen.add_clusters("checkpoint", clusters)
-    return [row for row in seen.clusters.values() if row.silent_brokers]
 
 
 def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
@@ -308,7 +295,7 @@ def _print(answer: pb2.ListGroupsResponse, lines: Iterable[str]) -> None:
         return max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed))
 
     # The note about the brokers says why, for all of them.
-    told = _SAY_ALL | _UNREADABLE if silent(answer.clusters) else _SAY_ALL
+    told = _SAY_ALL | _UNREADABLE if outages("checkpoint", answer.clusters) else _SAY_ALL
     print_rows(group_fields(age_ms, told), answer.groups, empty="no groups known")
     old = [row for row in answer.groups if value_of(row, "verdict") in _UNREADABLE]
     for verdict in dict.fromkeys(value_of(row, "verdict") for row in old):

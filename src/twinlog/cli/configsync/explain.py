@@ -25,10 +25,9 @@ from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name, scope_words
 from twinlog.cli.source.gaps import gaps_words
 from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, state_name, troubles_of, worst_first
-from twinlog.cli.status.rows import ClusterRow, Status
-from twinlog.cli.verdict.flows import is_symptom_of_cluster
+from twinlog.cli.status.rows import outages
+from twinlog.cli.verdict.flows import cause_of
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.kafka.reasons import no_answer
 from twinlog.reasons import OWN, known_reasons, shown_remedy
 
 # Which offsets the copy of an explained topic has, and what is wrong with it, by the source service.
@@ -132,13 +131,11 @@ class _Trouble(NamedTuple):
 def trouble_lines(partitions: Partitions | None, flow: source_pb.FlowStatus, most: int = 3) -> list[str]:
     """What the source service says of partitions that are not copied as they should, and what to do, each
     cause once; none where all are. `flow`: as far as it is known."""
-    seen = Status(services=[])
-    seen.add_clusters("source", flow.clusters)
-    rows = sorted(seen.clusters.values(), key=lambda row: not row.is_away)
+    rows = {row.alias: row for row in outages("source", flow.clusters)}
     by_cause: dict[tuple[str, str], list[_Trouble]] = {}
     for each in worst_first(partitions or ()):
         for reason, words in troubles_of(each).items():
-            alias = next((row.alias for row in rows if is_symptom_of_cluster(reason, row)), "")
+            alias = cause_of(reason, rows.values())
             found = by_cause.setdefault((alias, "" if alias else reason), [])
             found.append(_Trouble(partition_name(each.source), reason, words))
     lines: list[str] = []
@@ -147,12 +144,14 @@ def trouble_lines(partitions: Partitions | None, flow: source_pb.FlowStatus, mos
         if reason == "PAUSED_BY_OPERATOR":
             remedy = _resume(flow.pauses, found) or remedy
         if alias:
-            told, remedy = _of_cluster(seen.clusters[alias])
-            words = f"{', '.join(dict.fromkeys(each.reason for each in found))}: {told}"
+            row = rows.pop(alias)
+            words = f"{', '.join(dict.fromkeys(each.reason for each in found))}: {row.outage_words}"
+            remedy = "" if row.outage.remedy else known_reasons().get(row.outage.reason, {}).get("remedy", "")
         lines.append(f"{_first_of([each.partition for each in found])}: {words}")
         lines += [f"  do: {remedy}"] if remedy else []
     left = len(by_cause) - most
-    return lines + ([f"and {counted(left, 'more reason')}"] if left > 0 else [])
+    lines += [f"and {counted(left, 'more reason')}"] if left > 0 else []
+    return lines + [row.outage_words for row in rows.values()]
 
 
 def _resume(pauses: Iterable[source_pb.Pause], paused: Sequence[_Trouble]) -> str:
@@ -166,15 +165,6 @@ def _holds(scope: source_pb.Scope, partition: str) -> bool:
     return scope.source_topic in ("", topic) and (
         not scope.HasField("partition") or str(scope.partition) == number
     )
-
-
-def _of_cluster(row: ClusterRow) -> tuple[str, str]:
-    """What is wrong with it, and what to do."""
-    if row.is_away:
-        note = row.notes[0]
-        remedy = known_reasons().get(note.reason, {}).get("remedy", "")
-        return f"{no_answer(row.alias, note.reason)}: {note.message}", remedy
-    return row.outage.told(row.alias), row.outage.remedy
 
 
 def _first_of(names: Sequence[str]) -> str:
@@ -295,7 +285,13 @@ _EXPLAINED: Fields[_Explained] = table(
         "",
         column="now",
         text=lambda row: "; ".join(
-            each for each in (standing_words(row.copies), *_limits(row.status, row.told.source_topic)) if each
+            each
+            for each in (
+                standing_words(row.copies),
+                *(each.outage.who(each.alias) for each in outages("source", row.status.clusters)),
+                *_limits(row.status, row.told.source_topic),
+            )
+            if each
         ),
     ),
     Field("", column="offsets", text=lambda row: _offsets(row)),

@@ -32,7 +32,9 @@ from twinlog.cli.common.names import (
 )
 from twinlog.cli.common.options import OptionalFlowArgument, flag, option
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.source.client import TopicOption, every_partition, flow_partition
+from twinlog.cli.source.client import TopicOption, every_partition, flow_partition, list_flows
+from twinlog.cli.status.rows import ClusterRow, outages
+from twinlog.cli.verdict.flows import cause_of
 from twinlog.errors import TwinlogError
 from twinlog.reasons import known_reasons
 
@@ -284,12 +286,19 @@ def partitions_command(
     if follow:
         call.ask(lambda at: _follow(call, at, wanted, topic, every, trouble=trouble))
         return
-    found = call.ask(lambda at: every_partition(at.source, wanted, topic))
-    if trouble:
-        found = [status for status in found if is_troubled(status)]
+
+    async def ask(at: Services) -> tuple[list[pb2.PartitionStatus], list[ClusterRow]]:
+        told = list(await every_partition(at.source, wanted, topic))
+        if not trouble:
+            return told, []
+        flows = () if call.in_json else await list_flows(at.source, flow)
+        silent = outages("source", (cluster for each in flows for cluster in each.clusters))
+        return [status for status in told if is_troubled(status)], silent
+
+    found, silent = call.ask(ask)
     call.tell(
         [as_json(_fields(), status) for status in found],
-        lambda: _print_rows(found, trouble=trouble, few_of_each=trouble and not verbose),
+        lambda: _print_rows(found, trouble=trouble, few_of_each=trouble and not verbose, silent=silent),
     )
 
 
@@ -331,17 +340,23 @@ def _print_rows(
     trouble: bool,
     most: int | None = None,
     few_of_each: bool = False,
+    silent: Sequence[ClusterRow] = (),
 ) -> None:
     """The table, worst first; on a screen that is redrawn, as many rows as fit. `few_of_each`: of many with
-    the same problem the first, and how many more there are."""
+    the same problem the first, and how many more there are. `silent`: clusters whose brokers do not
+    answer."""
     shown, more = first_of_each(worst_first(found)) if few_of_each else (worst_first(found), {})
     shown = shown[:most]
     empty = _NO_TROUBLE if trouble else _NOTHING
     print_rows(_fields(), shown, empty=empty)
     for (state, reason), count in more.items():
         typer.echo(f"and {count:,} more {' '.join(filter(None, (state, reason)))}; -v lists them")
-    for reason in dict.fromkeys(why for each in shown if few_of_each for why in troubles_of(each)):
-        if known := known_reasons().get(reason):
+    causes = {why: cause_of(why, silent) for each in shown if few_of_each for why in troubles_of(each)}
+    for row in silent:
+        follow = ", ".join(reason for reason, alias in causes.items() if alias == row.alias)
+        say(f"{follow}: {row.outage_words}" if follow else row.outage_words)
+    for reason, alias in causes.items():
+        if not alias and (known := known_reasons().get(reason)):
             say(f"{reason}: {known['remedy']}")
     if not few_of_each and len(shown) < len(found):
         typer.echo(f"… and {len(found) - len(shown)} more; --trouble shows those that do not run")

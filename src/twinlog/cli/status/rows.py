@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.errors import TwinlogError
-from twinlog.kafka.ports import Outage
+from twinlog.kafka.outage import Outage
 from twinlog.policy.replication import HEARTBEATS_TOPIC
 
 Answer = TypeVar("Answer")
@@ -204,7 +204,8 @@ class ClusterRow:
     silent_brokers: dict[int, list[str]] = field(default_factory=dict)
     """By node id, the services that get no answer from it, while others answer."""
     broker_addresses: dict[int, str] = field(default_factory=dict)
-    """Where each of these is (`host:port`), as far as a service knows."""
+    """Where each of these is (`host:port`), as far as a service knows; with negative ids those of a cluster
+    that a service never reached."""
     partitions_without_leader: int = 0
     """As the service tells it that may see most of them; while a broker is silent."""
     partitions_under_replicated: int = 0
@@ -217,11 +218,22 @@ class ClusterRow:
 
     @property
     def outage(self) -> Outage:
+        """False where every service reaches it and all brokers."""
+        if self.is_away:
+            met = {each: at for each, at in self.broker_addresses.items() if each >= 0}
+            reason = min(self.notes, key=lambda note: note.service).reason
+            return Outage(reason=reason, brokers=met or self.broker_addresses)
         return Outage(
             brokers={each: self.broker_addresses.get(each, "") for each in self.silent_brokers},
             without_leader=self.partitions_without_leader,
             under_replicated=self.partitions_under_replicated,
         )
+
+    @property
+    def outage_words(self) -> str:
+        """What is wrong, and which brokers to start."""
+        so = f" ({self.notes[0].message})" if self.is_away else ""
+        return self.outage.judged(self.alias, so=so).words
 
     def add_outage(self, service: str, status: types_pb2.ClusterStatus) -> None:
         """A service tells it for each of its flows."""
@@ -229,8 +241,7 @@ class ClusterRow:
             services = self.silent_brokers.setdefault(node_id, [])
             if service not in services:
                 services.append(service)
-            if address := status.broker_addresses.get(node_id):
-                self.broker_addresses[node_id] = address
+        self.broker_addresses |= {each: at for each, at in status.broker_addresses.items() if at}
         self.partitions_without_leader = max(self.partitions_without_leader, status.partitions_without_leader)
         self.partitions_under_replicated = max(
             self.partitions_under_replicated, status.partitions_under_replicated
@@ -266,6 +277,14 @@ class Status:
             if not status.reachable and status.HasField("since"):
                 since = shown_stamp(status.since)
                 row.away_since = since if row.away_since is None else min(since, row.away_since)
+
+
+def outages(service: str, clusters: Iterable[types_pb2.ClusterStatus]) -> list[ClusterRow]:
+    """The clusters with brokers that do not answer this service; those of which none does come first."""
+    seen = Status(services=[])
+    seen.add_clusters(service, clusters)
+    found = [row for row in seen.clusters.values() if row.outage]
+    return sorted(found, key=lambda row: not row.is_away)
 
 
 async def asked(

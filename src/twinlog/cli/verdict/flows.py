@@ -9,7 +9,7 @@ from twinlog.cli.common.names import counted
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
 from twinlog.cli.verdict.issues import SEVERITY, Issue, Level, bad, remedy, worst
-from twinlog.kafka.reasons import REFUSALS, no_answer
+from twinlog.kafka.reasons import REFUSALS
 
 # What is wrong with a cluster: one issue for it, whatever follows from it. Pure.
 
@@ -44,37 +44,21 @@ def is_symptom_of_cluster(reason: str, row: ClusterRow) -> bool:
     return bool(row.silent_brokers) and reason in _FOLLOWS_FROM_BROKER
 
 
+def cause_of(reason: str, rows: Iterable[ClusterRow]) -> str:
+    """The alias of the first of these clusters that what a flow says follows from; empty for none."""
+    return next((row.alias for row in rows if is_symptom_of_cluster(reason, row)), "")
+
+
 def cluster_issues(
     row: ClusterRow, flows: Sequence[FlowRow], symptoms: Iterable[Issue], services: int, file: str
 ) -> list[Issue]:
     """`flows`: those with this cluster at an end; `services`: how many there are."""
-    if not row.is_away:
-        in_part = [
-            _in_part(row, reason, notes, flows, file) for reason, notes in _by_reason(row.notes).items()
-        ]
-        if not row.silent_brokers:
-            return in_part
-        follow = [each for each in in_part if is_symptom_of_cluster(each.reason, row)]
-        return [
-            *(each for each in in_part if each not in follow),
-            _silent(row, flows, [*symptoms, *follow], file),
-        ]
-    first = min(row.notes, key=lambda note: note.service)
-    swallowed = list(symptoms)
-    said = tuple(f"{note.service}: {note.message}" for note in sorted(row.notes, key=lambda n: n.service))
-    told = (
-        f"{no_answer(row.alias, first.reason)}: {failure_kind(first.reason, first.message)}"
-        f" ({_who(row, services)}{_since(row)}){_waits(flows)}"
-    )
-    more = {
-        "flows": tuple(each.flow for each in flows),
-        "symptoms": len(row.notes) - 1 + len(swallowed),
-        "details": said + _told_by(swallowed),
-    }
-    found = bad(row.alias, first.reason, told, remedy(first.reason, file=file), **more)
-    if first.reason in REFUSALS:
-        return [found]
-    return [replace(found, message=f"{found.message}. Twinlog continues by itself")]
+    own = [_in_part(row, reason, notes, flows, file) for reason, notes in _by_reason(row.notes).items()]
+    if not row.outage:
+        return own
+    follow = [each for each in own if is_symptom_of_cluster(each.reason, row)]
+    others = [each for each in own if each not in follow]
+    return [*others, _outage(row, flows, list(symptoms), follow, services, file)]
 
 
 def _in_part(
@@ -86,22 +70,36 @@ def _in_part(
     return bad(row.alias, reason, told, remedy(reason, file=file), flows=held)
 
 
-def _silent(row: ClusterRow, flows: Sequence[FlowRow], symptoms: Sequence[Issue], file: str) -> Issue:
-    by = sorted({service for services in row.silent_brokers.values() for service in services})
-    seen = "" if by == sorted(row.seen_by) else f" (seen by {', '.join(by)})"
-    # Somebody has to act also while nothing is written to partitions without a leader.
-    leaderless = row.partitions_without_leader > 0
-    own = Level.BAD if leaderless else Level.WARN
+def _outage(
+    row: ClusterRow,
+    flows: Sequence[FlowRow],
+    symptoms: Sequence[Issue],
+    own: Sequence[Issue],
+    services: int,
+    file: str,
+) -> Issue:
+    """`own`: what services say of the cluster itself."""
+    follow, more = [*symptoms, *own], len(own)
+    reason, so, seen, goes_on, said = "BROKER_SILENT", "", "", "", _told_by(own)
+    if row.is_away:
+        first, *others = sorted(row.notes, key=lambda note: note.service)
+        so = f": {failure_kind(first.reason, first.message)} ({_who(row, services)}{_since(row)})"
+        goes_on = "" if first.reason in REFUSALS else ". Twinlog continues by itself"
+        said = tuple(f"{note.service}: {note.message}" for note in (first, *others))
+        reason, more = first.reason, len(others)
+    elif (by := sorted(set().union(*row.silent_brokers.values()))) != sorted(row.seen_by):
+        seen = f" (seen by {', '.join(by)})"
+    blocks, told = row.outage.judged(row.alias, so=so, waits=any(each.stops for each in follow))
     return Issue(
-        level=max((own, worst(symptoms)), key=SEVERITY.index),
+        level=Level.BAD if blocks else max((Level.WARN, worst(follow)), key=SEVERITY.index),
         about=row.alias,
-        reason="BROKER_SILENT",
-        message=f"{row.outage.told(row.alias)}{seen}: {row.outage.remedy}{_waits(flows) if symptoms else ''}",
-        stops=leaderless or any(each.stops for each in symptoms),
-        flows=tuple(each.flow for each in flows) if symptoms or leaderless else (),
-        command=remedy("BROKER_SILENT", file=file),
-        symptoms=len(symptoms),
-        details=_told_by(symptoms),
+        reason=reason,
+        message=f"{told}{seen}{_waits(flows) if blocks else ''}{goes_on}",
+        stops=blocks,
+        flows=tuple(each.flow for each in flows) if blocks else (),
+        command=remedy(reason, file=file),
+        symptoms=len(symptoms) + more,
+        details=(*said, *_told_by(symptoms)) if row.is_away else (*_told_by(symptoms), *said),
     )
 
 

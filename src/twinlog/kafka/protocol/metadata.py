@@ -6,6 +6,7 @@ flows again and again.
 
 import base64
 import struct
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,7 +61,12 @@ class Replicas:
     offline: set[int] = field(default_factory=set)
     """Node ids of brokers, or of disks of theirs, that are down."""
     without_leader: int = 0
-    under_replicated: int = 0
+    in_sync: Counter[int] = field(default_factory=Counter)
+    """Of partitions with a leader that lack replicas, how many have so many in sync."""
+
+    @property
+    def under_replicated(self) -> int:
+        return self.without_leader + self.in_sync.total()
 
     def take_partition(self, data: Frame, position: int) -> tuple[int, int]:
         """The number of its replicas, and the position after it."""
@@ -74,8 +80,10 @@ class Replicas:
             in_sync = sum(each not in self.silent for each in answering)
         offline, position = take_compact_length(data, after)
         self.offline.update(struct.unpack_from(f">{offline}i", data, position))
-        self.without_leader += leader < 0
-        self.under_replicated += leader < 0 or in_sync < replicas
+        if leader < 0:
+            self.without_leader += 1
+        elif in_sync < replicas:
+            self.in_sync[in_sync] += 1
         return replicas, skip_tags(data, position + 4 * offline)
 
 

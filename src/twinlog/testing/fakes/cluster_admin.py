@@ -8,6 +8,7 @@ from twinlog.kafka.admin.topics import KAFKA_INTERNAL_TOPICS
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.groups.offsets import LISTED_PROTOCOLS
+from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import (
     NO_BROKERS,
     AclBinding,
@@ -17,7 +18,6 @@ from twinlog.kafka.ports import (
     ConfigSource,
     GroupDescription,
     NewTopic,
-    Outage,
     Presence,
     TopicDescription,
 )

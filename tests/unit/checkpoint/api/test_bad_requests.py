@@ -17,6 +17,7 @@ from twinlog.errors import (
     TransientKafkaError,
     TwinlogError,
 )
+from twinlog.kafka.outage import Outage
 from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fakes.cluster import Call
@@ -86,7 +87,8 @@ async def asked(*, syncs_topic: bool = True, source_away: bool = False) -> Async
         await fakes.write_sync("orders", 0, 0)
     else:
         del fakes.source.topics[SYNCS_TOPIC]
-    away = ClusterStatus(alias="A", reachable=False, reason="KAFKA_UNAVAILABLE", message="gone", as_of_ms=1)
+    outage = Outage(reason="KAFKA_UNAVAILABLE", brokers={1: "a1:9092"})
+    away = ClusterStatus(alias="A", reachable=False, reason=outage.reason, message="gone", outage=outage)
     async with fakes.running(until_ready=syncs_topic) as parts:
         service = CheckpointServiceRig(fakes, parts, statuses=[away] if source_away else [])
         written: list[Call] = []
@@ -129,7 +131,7 @@ async def test_an_offset_past_the_end_has_a_verdict_and_the_end_itself_is_none()
 
 async def test_a_source_that_is_gone_is_named() -> None:
     async with asked(source_away=True) as service:
-        with pytest.raises(TransientKafkaError, match="A does not answer"):
+        with pytest.raises(TransientKafkaError, match=r"A does not answer, .*: start broker 1 at a1:9092"):
             await service.translate("orders", 3)
         service.service.fakes.source.take_away()
         plan = await service.plan()
@@ -160,7 +162,8 @@ async def test_a_target_that_is_away_is_named() -> None:
         plan = await service.plan()
     assert not explanation.translated
     assert "cluster B" in explanation.findings[0].message
-    assert plan.blockers == ["B does not answer, and the groups would move there"]
+    (blocker,) = plan.blockers
+    assert blocker.startswith("B does not answer, and the groups would move there: start ")
     assert service.written == []
 
 

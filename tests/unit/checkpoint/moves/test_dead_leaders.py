@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from twinlog.errors import StateError
-from twinlog.kafka.ports import Outage
+from twinlog.kafka.outage import Outage
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Step
 from twinlog.offsets import CheckpointHistory

@@ -3,6 +3,7 @@
 import pytest
 
 from twinlog.errors import StateError, TransientKafkaError
+from twinlog.kafka.outage import NO_OUTAGE, Outage
 from twinlog.moves.record import Step
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
@@ -75,20 +76,22 @@ async def test_a_target_that_is_away_is_named() -> None:
             (rig.served.failover, "B refuses the login, and the groups would move there"),
             (rig.served.failback, "B refuses the login, so"),
         ):
-            runner.planner.away = lambda alias: "AUTHENTICATION_FAILED" if alias == "B" else ""
+            refuses = Outage(reason="AUTHENTICATION_FAILED")
+            runner.planner.outage = {"A": NO_OUTAGE, "B": refuses}.__getitem__
             with pytest.raises(StateError, match=words) as refused:
                 await run(runner)
             assert refused.value.reason == "MOVE_BLOCKED"
-    assert plan.blockers == ["B does not answer, and the groups would move there"]
+    assert plan.blockers == ["B does not answer, and the groups would move there: start broker 1 at B:9092"]
     assert plan.from_reachable
     assert plan.records_not_copied is None
-    assert any("if it is lost, start them on A" in blocker for blocker in back.blockers)
+    (blocker,) = back.blockers
+    assert "not known: start broker 1 at B:9092. Only if it is lost, start the groups on A" in blocker
     assert back.warnings == []
 
 
 async def test_a_cluster_that_died_after_the_last_probe_counts_as_away() -> None:
     async with move_rig() as rig:
-        rig.served.failover.planner.away = lambda alias: ""
+        rig.served.failover.planner.outage = lambda alias: NO_OUTAGE
         rig.logs.source.take_away()
         plan = await rig.served.failover.plan(NO_WAIT)
     assert not plan.from_reachable

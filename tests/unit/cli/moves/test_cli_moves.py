@@ -134,9 +134,10 @@ def test_the_end_of_a_run_counts_groups() -> None:
 
 
 def test_what_keeps_groups_from_being_translated_is_said() -> None:
-    away = types_pb2.ClusterStatus(alias="B", reachable=False, message="no broker")
-    away.as_of.FromMilliseconds(1)
-    not_yet = types_pb2.ClusterStatus(alias="C", reachable=False, message="not looked at yet")
+    away = types_pb2.ClusterStatus(
+        alias="B", reason="KAFKA_UNAVAILABLE", message="no broker", broker_addresses={1: "b1:9092"}
+    )
+    not_yet = types_pb2.ClusterStatus(alias="C", reason="UNKNOWN", message="not looked at yet")
     flows = [
         pb2.FlowProgress(flow=FLOW, ready=False, obstacle="the topic is missing"),
         pb2.FlowProgress(flow=FLOW, ready=False),
@@ -145,7 +146,7 @@ def test_what_keeps_groups_from_being_translated_is_said() -> None:
         pb2.FlowProgress(flow=FLOW, ready=True),
     ]
     assert notes(flows, [away, not_yet]) == [
-        "B does not answer: no broker",
+        "B does not answer (no broker): start broker 1 at b1:9092",
         "A->B translates no groups yet: the topic is missing",
         "A->B translates no groups yet: its offset syncs are still being read",
         "A->B: cluster A: no broker",

@@ -67,6 +67,21 @@ def test_a_cluster_that_refuses_the_credentials_does_not_mend_by_itself() -> Non
     assert "by itself" not in issue.message
 
 
+@pytest.mark.parametrize("ids", [(1, 2), (-1, -2)], ids=["known", "by the file"])
+def test_of_a_cluster_that_is_away_is_told_which_brokers_to_start(ids: tuple[int, int]) -> None:
+    """One service may never have reached it: its addresses are the file's."""
+    status = healthy()
+    for name in SERVICES:
+        told = types_pb2.ClusterStatus(alias="B", reason="KAFKA_UNAVAILABLE", message=REFUSED)
+        places = dict(zip(ids if name == "source" else (-1, -2), ("b1:9092", "b2:9092"), strict=True))
+        told.broker_addresses.update(places)
+        status.add_clusters(name, [told])
+    (issue,) = verdict_of(status).issues
+    known = "start broker 1 at b1:9092, and broker 2 at b2:9092"
+    start = known if ids == (1, 2) else "start the brokers at b1:9092, b2:9092"
+    assert issue.message.startswith(f"B does not answer: connection refused (all 4 services): {start}")
+
+
 def test_a_cluster_that_some_services_reach_names_those_that_do_not() -> None:
     status = healthy()
     away(status, ["source"])
@@ -112,7 +127,7 @@ def test_a_broker_that_does_not_answer_while_others_do_is_a_problem_where_partit
         f"broker 2 of B does not answer; the others do; partitions without a leader: {without_leader}"
     )
     assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
-    assert issue.message.endswith(": start broker 2 at kafka-2:9092")
+    assert ": start broker 2 at kafka-2:9092" in issue.message
     assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
     assert verdict.failing == ([issue] if without_leader else [])
     assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]
@@ -175,7 +190,7 @@ def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
     issue = verdict.issues[-1]
     assert issue.message == (
         "brokers 2, 3 of B do not answer; the others do; partitions without a leader: 0, that lack"
-        " replicas: 0 (seen by checkpoint, configsync, heartbeat): start broker 2, and broker 3. 5 of 6"
+        " replicas: 0: start broker 2, and broker 3 (seen by checkpoint, configsync, heartbeat). 5 of 6"
         " partitions wait; nothing is lost while the source keeps its records"
     )
     assert issue.stops

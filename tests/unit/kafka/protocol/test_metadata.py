@@ -2,6 +2,7 @@
 
 import base64
 import struct
+from collections import Counter
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_an_answer_is_read_with_what_a_description_needs(version: int) -> None:
             TopicMetadata(3, "no-such-topic", "", False, 0, 0),
             TopicMetadata(0, "__consumer_offsets", "", True, 1, 1),
         ],
-        replicas=Replicas(offline={2, 3}, without_leader=1, under_replicated=2),
+        replicas=Replicas(offline={2, 3}, without_leader=1, in_sync=Counter({1: 1})),
     )
     assert agreed.throttle_ms == 250
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import TIMEOUT
-from twinlog.kafka.ports import AclBinding, KafkaCluster, Outage
-from twinlog.kafka.reasons import no_answer
+from twinlog.kafka.outage import Outage
+from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.moves.record import MoveKind, Moves
 from twinlog.service.waiting import wait_or_stop
@@ -46,17 +46,17 @@ async def blockers_of(
     options: MoveOptions,
     scope: WriteBlockScope,
     *,
-    no_answer: Callable[[ClusterAlias], str],
-    from_reachable: bool,
-    to_reachable: bool,
+    left: Outage,
+    entered: Outage,
 ) -> list[str]:
-    """Return each reason with its remedy. `no_answer` tells how a cluster is away. Raises KafkaError."""
+    """Return each reason with its remedy; the outages are of the cluster that groups leave, and of the other
+    one. Raises KafkaError."""
     blockers: list[str] = []
+    to_reachable = not entered.reason
     if not to_reachable:
-        blockers.append(f"{no_answer(route.to_alias)}, and the groups would move there")
-    if not from_reachable:
-        away = no_answer(route.from_alias)
-        return [*blockers, *await _when_away(route, options, away, to_reachable=to_reachable)]
+        blockers.append(entered.judged(route.to_alias, so=", and the groups would move there").words)
+    if left.reason:
+        return [*blockers, *await _when_away(route, options, left, to_reachable=to_reachable)]
     blocker = route.blocker(from_reachable=True)
     if blocker is not None:
         blockers.append(blocker)
@@ -100,19 +100,21 @@ async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
     ]
 
 
-async def _when_away(route: Route, options: MoveOptions, away: str, *, to_reachable: bool) -> list[str]:
+async def _when_away(route: Route, options: MoveOptions, left: Outage, *, to_reachable: bool) -> list[str]:
+    away = left.told(route.from_alias)
     if route.kind is MoveKind.FAILBACK:
         # The groups' progress and the record of moves are on this cluster only.
-        away = (
-            f"{away}, so the groups' offsets are not known: wait for it. Only"
-            f" if it is lost, start them on {route.to_alias} where they left it, and remove a fence there by"
-            " hand (kafka-acls --remove)"
+        so = ", so the groups' offsets are not known"
+        by_hand = (
+            f"Only if it is lost, start the groups on {route.to_alias} where they left it, and remove a fence"
+            " there by hand (kafka-acls --remove)"
         )
-        return [away]
+        return [f"{left.judged(route.from_alias, so=so).words}. {by_hand}"]
     blocker = route.blocker(from_reachable=False)
     blockers = [] if blocker is None else [blocker]
     if not options.accept_loss:
-        blockers.append(f"{away}: --accept-loss continues with what {route.to_alias} has")
+        continues = f"--accept-loss continues with what {route.to_alias} has"
+        blockers.append(f"{left.judged(route.from_alias).words}; {continues}")
     if options.fence:
         blockers.append(f"{away}, so its writers cannot be fenced")
     if options.grant_write:
@@ -148,10 +150,8 @@ MOST_LOOKS = 4
 class MovePlanner:
     route: Route
     clock: Clock
-    away: Callable[[ClusterAlias], str]
-    """Why the last probe, which may be some seconds old, did not reach the cluster; empty if it did."""
     outage: Callable[[ClusterAlias], Outage]
-    """The brokers of the cluster that did not answer the last probe while others did."""
+    """The brokers of the cluster that did not answer the last probe, which may be some seconds old."""
     others: Collection[ClusterAlias]
     """All configured clusters."""
     stop: asyncio.Event
@@ -194,9 +194,8 @@ class MovePlanner:
             self.route,
             options,
             scope,
-            no_answer=self._no_answer,
-            from_reachable=from_reachable,
-            to_reachable=to_reachable,
+            left=self._seen(self.route.from_alias),
+            entered=self._seen(self.route.to_alias),
         )
         partitions: Sequence[MovePartition] = []
         moving: Sequence[MovePartition] = []
@@ -238,7 +237,7 @@ class MovePlanner:
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self._backlog_and_rate(from_reachable)
         of_places = place_blockers(moving, backlog, accepted=options.accept_loss)
-        away = self._brokers_away() if waits_for_broker(moving, backlog) else []
+        silent = self._silent(waits=waits_for_broker(moving, backlog))
         yield self._with_warnings(
             MovePlan(
                 kind=self.route.kind,
@@ -255,7 +254,7 @@ class MovePlanner:
                     *unread,
                     *blockers,
                     *due.blockers,
-                    *([] if options.accept_loss else away),
+                    *([] if options.accept_loss else silent),
                     *of_groups,
                     *of_places,
                 ],
@@ -267,7 +266,7 @@ class MovePlanner:
                 last=shown_move(moves),
             ),
             # Accepted losses do not block: a run moves the other offsets.
-            [*ahead, *notes, *((*away, *not_now(moving)) if options.accept_loss else ()), *due.notes],
+            [*ahead, *notes, *((*silent, *not_now(moving)) if options.accept_loss else ()), *due.notes],
         )
 
     async def done(
@@ -286,13 +285,21 @@ class MovePlanner:
     def meter(self) -> BacklogMeter:
         """A new meter, for one run or one plan."""
         return BacklogMeter(
-            route=self.route, copy_states=self.copy_states, brokers_away=bool(self._brokers_away())
+            route=self.route,
+            copy_states=self.copy_states,
+            brokers_away=any(map(self.outage, (self.route.from_alias, self.route.to_alias))),
         )
 
-    def _brokers_away(self) -> list[str]:
-        """The brokers that do not answer, with the remedy."""
-        found = {alias: self.outage(alias) for alias in (self.route.from_alias, self.route.to_alias)}
-        return [f"{each.told(alias)}: {each.remedy}" for alias, each in found.items() if each.brokers]
+    def _silent(self, *, waits: bool) -> list[str]:
+        """What brokers that do not answer, while others do, have against the move."""
+        found = {alias: self._seen(alias) for alias in (self.route.from_alias, self.route.to_alias)}
+        silent = {alias: each for alias, each in found.items() if each and not each.reason}
+        judged = (each.judged(alias, waits=waits) for alias, each in silent.items())
+        return [each.words for each in judged if each.blocks]
+
+    def _seen(self, alias: ClusterAlias) -> Outage:
+        """As of the last question, which is newer than the last probe."""
+        return replace(self.outage(alias), reason=self._reasons.get(alias, ""))
 
     async def fence_scope(self) -> WriteBlockScope:
         """The topics that a fence would cover. Raises KafkaError."""
@@ -323,7 +330,7 @@ class MovePlanner:
             plan.partitions,
             from_alias=plan.from_alias,
             to_alias=plan.to_alias,
-            away="" if plan.from_reachable else self._no_answer(plan.from_alias),
+            away="" if plan.from_reachable else self._seen(plan.from_alias).told(plan.from_alias),
             fenced=bool(plan.fenced_topics),
             unsupported=self.route.unsupported if plan.from_reachable else None,
             changed=self.route.changed(
@@ -359,7 +366,7 @@ class MovePlanner:
         return await self._answers(self.route.from_alias, self.route.from_cluster)
 
     async def _answers(self, alias: ClusterAlias, cluster: KafkaCluster) -> bool:
-        reason = self.away(alias)
+        reason = self.outage(alias).reason
         if not reason:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
@@ -370,9 +377,6 @@ class MovePlanner:
                 reason = TIMEOUT.name
         self._reasons[alias] = reason
         return not reason
-
-    def _no_answer(self, alias: ClusterAlias) -> str:
-        return no_answer(alias, self._reasons.get(alias, ""))
 
     async def _counted(
         self,

@@ -112,7 +112,7 @@ async def failback_due(reverse: MoveJournal, planner: MovePlanner) -> Due:
     A fence of that failover blocks this move, because only the failback removes it.
     """
     route = planner.route
-    if route.kind is not MoveKind.FAILOVER or planner.away(route.from_alias):
+    if route.kind is not MoveKind.FAILOVER or planner.outage(route.from_alias).reason:
         return NOTHING_DUE
     try:
         moves = await reverse.load()
@@ -207,7 +207,9 @@ class MoveRunner:
         home = self.journal.flow.target
         unread: tuple[str, ...] = ()
         try:
-            last = Moves(flow=self.journal.flow) if self.planner.away(home) else await self.recorded()
+            last = (
+                Moves(flow=self.journal.flow) if self.planner.outage(home).reason else await self.recorded()
+            )
         except KafkaError as error:
             last, unread = self.journal.known, (f"the record of moves cannot be read: {error}",)
         done_with: Collection[str] = ()
@@ -229,7 +231,7 @@ class MoveRunner:
     async def check_target(self, options: MoveOptions) -> None:
         """Raises StateError (MOVE_BLOCKED) when the flow's target does not answer: the record of moves and
         the election of the flow's owner are there."""
-        if self.planner.away(self.journal.flow.target):
+        if self.planner.outage(self.journal.flow.target).reason:
             raise _blocked(await self.plan(options))
 
     async def recorded(self) -> Moves:

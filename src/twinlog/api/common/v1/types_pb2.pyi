@@ -135,7 +135,9 @@ class ClusterStatus(_message.Message):
 
     @_builtins.property
     def broker_addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
-        """Where each of the silent brokers was (host:port), by node id; empty where this is not known."""
+        """Where each of the silent brokers was (host:port), by node id; empty where this is not known. Of a cluster
+        that is not reachable all of its brokers; negative ids: by the configuration, because it never was.
+        """
 
     def __init__(
         self,
