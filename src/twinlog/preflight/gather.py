@@ -97,6 +97,7 @@ async def _asked(rights: ClusterInspector, names: Collection[str]) -> dict[str, 
         return dict.fromkeys(names, error)
 
 
+_FLOWS_AT_ONCE: Final = 8
 _USER: Final = re.compile(r'username\s*=\s*"?([^"\s;]+)')
 
 
@@ -113,9 +114,17 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
             for alias in aliases
         }
     clusters = {alias: look.result() for alias, look in looks.items()}
+    turns = asyncio.Semaphore(_FLOWS_AT_ONCE)
+
+    async def checked(config: FlowConfig) -> CheckedFlow:
+        async with turns:
+            return await _flow(configuration, config, clusters, timeout_seconds)
+
+    async with asyncio.TaskGroup() as group:
+        checks = [group.create_task(checked(config), name=f"look at {config.flow}") for config in flows]
     return Facts(
         clusters=clusters,
-        flows=[await _flow(configuration, config, clusters, timeout_seconds) for config in flows],
+        flows=[check.result() for check in checks],
         security=configuration.security,
         listens={str(service): entry.listen for service, entry in configuration.endpoints.items()},
         file=configuration.file,
@@ -171,9 +180,9 @@ async def _flow(
     if any(end.unreachable is not None for end in ends):
         return facts
     async with AsyncExitStack() as stack:
-        on_target = await stack.enter_async_context(_open(target, timeout_seconds))
+        target_cluster = await stack.enter_async_context(_open(target, timeout_seconds))
         try:
-            in_force = await flow_in_force(configuration, config.flow, on_target, starting=True)
+            in_force = await flow_in_force(configuration, config.flow, target_cluster, starting=True)
         except (StateError, KafkaError) as error:
             facts = replace(facts, rules_unknown=error)
         else:
@@ -184,23 +193,32 @@ async def _flow(
             config=config,
             selector=facts.selector,
             source=await stack.enter_async_context(_open(source, timeout_seconds)),
-            target=on_target,
+            target=target_cluster,
             source_rights=await stack.enter_async_context(_inspect(source, timeout_seconds)),
             target_rights=await stack.enter_async_context(_inspect(target, timeout_seconds)),
         )
         on_source = await _operations(look.source_rights)
+        of_groups = group_rights(config, look.source, look.source_rights, look.target_rights, on_source)
+        of_ids = look.ids(ends[0].topics, whole_file(configuration).enabled_flows)
+        # Each of these waits for brokers that do not answer: all at the same time.
+        async with asyncio.TaskGroup() as asked:
+            topics = asked.create_task(look.topics(selected), name="topics")
+            internal = asked.create_task(look.internal(), name="internal topics")
+            ids = asked.create_task(of_ids, name="topics of other flows")
+            on_target = asked.create_task(_operations(look.target_rights), name="rights on the target")
+            groups = asked.create_task(of_groups, name="rights on groups")
+            transactions = asked.create_task(
+                transaction_rights(config, look.target_rights), name="rights on transactions"
+            )
         return replace(
             facts,
-            topics=await look.topics(selected),
-            internal=[
-                *await look.internal(),
-                *await look.ids(ends[0].topics, whole_file(configuration).enabled_flows),
-            ],
+            topics=topics.result(),
+            internal=[*internal.result(), *ids.result()],
             source_operations=on_source,
-            target_operations=await _operations(look.target_rights),
+            target_operations=on_target.result(),
             other_principals=other_principals(config),
-            groups=await group_rights(config, look.source, look.source_rights, look.target_rights, on_source),
-            transactions=await transaction_rights(config, look.target_rights),
+            groups=groups.result(),
+            transactions=transactions.result(),
         )
 
 
