@@ -276,9 +276,9 @@ def check_offsets(flow: CheckedFlow, flows: Sequence[CheckedFlow] = ()) -> Itera
         if topic.unread is None
         and (isinstance(topic.target, KafkaError) or topic.target_ends is not None)
         and not _is_written(topic)
+        and not topic.held
     ]
-    if flow.config.source.exactly_once:
-        yield from _written_targets(flow, rule, flows)
+    yield from _written_targets(flow, rule, flows)
     found = expected_offsets(new, rule, exactly_once=flow.config.source.exactly_once)
     candidates = {
         name: each for name, each in found.items() if each.reason != ExpectedReason.OFFSETS_CONFIGURED
@@ -316,9 +316,12 @@ def _is_written(topic: TopicFacts) -> bool:
 
 
 def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[CheckedFlow]) -> Iterator[Finding]:
-    target = flow.flow.target
+    target, settings = flow.flow.target, flow.config.source
+    if settings.start_group or settings.start_time_ms is not None:
+        return  # Another replicator copied what is there.
     for topic in flow.topics:
-        if not _is_written(topic) or rule.wanted(topic.name) is OffsetsMode.TRANSLATED:
+        keeps = settings.exactly_once and rule.wanted(topic.name) is not OffsetsMode.TRANSLATED
+        if not topic.held and not (keeps and _is_written(topic)):
             continue
         copy = topic.target_name
         readers = [
@@ -330,14 +333,22 @@ def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[Check
             f"keep {copy} on {target}: {' and '.join(readers)} copies it; if offsets of its own are wanted,"
             f" name {topic.name} in twinlog.offsets.translated.topics"
             if readers
-            else f"for the source's offsets delete {copy} on {target} before the flow starts for the first"
-            " time, if nothing else needs its records"
+            else f"delete {copy} on {target} before its copy begins, if nothing else needs its records, or"
+            " give the copy another name (twinlog.topic.rename); later `twinlog foreign` shows them"
         )
+        has = "has held records"
+        if topic.held:
+            places = ", ".join(str(number) for number in sorted(topic.held))
+            word = "partition" if len(topic.held) == 1 else "partitions"
+            has = (
+                f"holds {sum(topic.held.values()):,} records already in {word} {places}, of which no position"
+                " is stored"
+            )
         yield warning(
             str(flow.flow),
             _KEY,
-            f"{topic.name}: its target topic {copy} on {target} holds records already: unless these are the"
-            " source's at the same offsets, its copy has offsets of its own and is appended to them",
+            f"{topic.name}: its target topic {copy} on {target} {has}: unless these are the source's at the"
+            " same offsets, its copy has offsets of its own and is appended to them",
             remedy,
         )
 

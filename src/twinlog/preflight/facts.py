@@ -107,6 +107,9 @@ class TopicFacts:
     target_ends: Sequence[int] | None = None
     """End offsets of a target topic that exists before the flow has copied anything; None = the topic does
     not exist, its copy may have begun, or this is not known."""
+    held: Mapping[int, int] = field(default_factory=dict)
+    """By partition, how many offsets the target's log has, where no position is stored: nobody is known to
+    have copied them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from twinlog.preflight.facts import (
     TopicFacts,
     own_topics,
 )
+from twinlog.preflight.gather_adoption import PositionsRead
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules import flow_in_force
@@ -255,7 +256,9 @@ class _FlowLook:
         creations = await self.target_rights.try_creating(
             [self._new_topic(name) for name in remote.values() if name not in present]
         )
-        ends, ends_unread = await self._target_ends([target[name] for name in present])
+        ends, held, ends_unread = await self._target_logs(
+            {name: target[copy] for name, copy in remote.items()}
+        )
         starts, starts_unread = await _offsets(
             self.source,
             OffsetSpec.EARLIEST,
@@ -277,6 +280,7 @@ class _FlowLook:
                 unread=starts_unread.get(name) or ends_unread.get(copy),
                 keyless=keyless.get(name, {}),
                 target_ends=ends.get(copy),
+                held=held.get(name, {}),
             )
             for name, copy in remote.items()
         ]
@@ -311,12 +315,38 @@ class _FlowLook:
                     found.setdefault(partition.topic, {})[partition.partition] = offset
         return found
 
-    async def _target_ends(self, topics: Sequence[TopicDescription | KafkaError]) -> "_Offsets":
-        """By target topic; empty once the flow has stored a position."""
+    async def _target_logs(
+        self, targets: Mapping[str, TopicDescription | KafkaError]
+    ) -> tuple[Mapping[str, Sequence[int]], Mapping[str, Mapping[int, int]], Mapping[str, KafkaError]]:
+        """Of target topics, which are given by source topic: where those end to which nothing was copied; by
+        source topic, `TopicFacts.held`; and what could not be read."""
         positions = self._config.source.offset_storage.topic
-        if not topics or not _is_absent((await self._target.describe_topics([positions]))[positions]):
-            return {}, {}
-        return await _offsets(self._target, OffsetSpec.LATEST, topics)
+        is_first = _is_absent((await self._target.describe_topics([positions]))[positions])
+        read = PositionsRead(
+            source_alias=self._config.flow.source, connector_name=self._config.source.connector_name
+        )
+        present = {name: topic for name, topic in targets.items() if not isinstance(topic, KafkaError)}
+        try:
+            if present and not is_first:
+                await read.read(self._target, positions)
+        except KafkaError as error:
+            return {}, {}, {topic.name: error for topic in present.values()}
+        new = {
+            name: [
+                each for each in range(topic.partition_count) if not read.own.get(TopicPartition(name, each))
+            ]
+            for name, topic in present.items()
+        }
+        asked = [topic for name, topic in present.items() if new[name]]
+        ends, unread = await _offsets(self._target, OffsetSpec.LATEST, asked)
+        starts, starts_unread = await _offsets(self._target, OffsetSpec.EARLIEST, asked)
+        unread = {**unread, **starts_unread}
+        held = {
+            name: {each: size for each in new[name] if (size := ends[copy][each] - starts[copy][each])}
+            for name, copy in ((name, topic.name) for name, topic in present.items())
+            if new[name] and copy not in unread
+        }
+        return ends if is_first else {}, held, unread
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []
@@ -382,7 +412,7 @@ _Offsets: TypeAlias = tuple[Mapping[str, Sequence[int]], Mapping[str, KafkaError
 
 
 async def _offsets(
-    cluster: KafkaCluster, spec: OffsetSpec, topics: Sequence[TopicDescription | KafkaError]
+    cluster: KafkaCluster, spec: OffsetSpec, topics: Iterable[TopicDescription | KafkaError]
 ) -> _Offsets:
     every = {
         topic.name: [TopicPartition(topic.name, number) for number in range(topic.partition_count)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicDescription
+from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.kafka.whole_logs import read_to, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.replication import ReplicationPolicy
@@ -76,6 +76,24 @@ class PositionsRead:
     written: int = 0
     newest_ms: int | None = None
     twinlog_was_here: bool = False
+    _next: dict[TopicPartition, int] = field(default_factory=dict)
+
+    async def read(self, cluster: KafkaCluster, topic: str) -> None:
+        """Read what has come since the last time. Raises KafkaError."""
+        async with cluster.reader() as reader:
+            for partition in await _partitions(cluster, topic):
+                start = self._next.get(partition)
+                log = (await _logs(cluster, [partition]))[partition]
+                begin = log.start if start is None else max(start, log.start)
+                async for fetched in read_to(reader, partition, begin, log.end, max_bytes=_FETCH_BYTES):
+                    for record in fetched.records:
+                        self.take(record)
+                    self._next[partition] = fetched.next_offset
+
+    @property
+    def own(self) -> Mapping[TopicPartition, int]:
+        """Those of the flow's connector."""
+        return self.by_connector.get(self.connector_name, {})
 
     def take(self, record: Record) -> None:
         decoded = decode_connect_key(record.key)
@@ -127,7 +145,6 @@ class _Look:
         self._read = PositionsRead(
             source_alias=config.flow.source, connector_name=config.source.connector_name
         )
-        self._next: dict[TopicPartition, int] = {}
 
     async def facts(self, look_seconds: float) -> AdoptionFacts:
         before = await self._signs()
@@ -170,7 +187,7 @@ class _Look:
             if isinstance(found, KafkaError):
                 raise found
             connect_members += found.member_count
-        await self._read_positions()
+        await self._read.read(self._target, self._config.source.offset_storage.topic)
         return Signs(
             connect_members=connect_members,
             twinlog_members=len(await services_of(self._target, flow)),
@@ -178,25 +195,11 @@ class _Look:
             newest_heartbeat_ms=await self._newest_heartbeat(),
         )
 
-    async def _read_positions(self) -> None:
-        async with self._target.reader() as reader:
-            for partition in await self._partitions(self._config.source.offset_storage.topic):
-                start = self._next.get(partition)
-                log = (await _logs(self._target, [partition]))[partition]
-                begin = log.start if start is None else max(start, log.start)
-                await self._read_from(reader, partition, begin, log.end)
-
-    async def _read_from(self, reader: LogReader, partition: TopicPartition, offset: int, end: int) -> None:
-        async for fetched in read_to(reader, partition, offset, end, max_bytes=_FETCH_BYTES):
-            for record in fetched.records:
-                self._read.take(record)
-            self._next[partition] = fetched.next_offset
-
     async def _newest_heartbeat(self) -> int | None:
         """When this flow's newest heartbeat was sent, among the last ones on the target; None without one."""
         topic = self._policy.heartbeats_topic()
         partition = TopicPartition(topic, HEARTBEATS_PARTITION)
-        if partition not in await self._partitions(topic):
+        if partition not in await _partitions(self._target, topic):
             return None
         log = (await _logs(self._target, [partition]))[partition]
         newest = None
@@ -210,18 +213,19 @@ class _Look:
                     newest = beat.timestamp_ms
         return newest
 
-    async def _partitions(self, topic: str) -> list[TopicPartition]:
-        """Empty without such a topic. Raises KafkaError when that is not known."""
-        if topic not in await self._target.list_topics():
-            return []
-        found = (await self._target.describe_topics([topic]))[topic]
-        return _of_topic(topic, found)
-
     async def _source_logs(self) -> Mapping[TopicPartition, Log]:
         selected = [name for name in await self._source.list_topics() if self._selector.selects(name)]
         described = await self._source.describe_topics(selected) if selected else {}
         partitions = [each for name, found in described.items() for each in _of_topic(name, found)]
         return await _logs(self._source, partitions)
+
+
+async def _partitions(cluster: KafkaCluster, topic: str) -> list[TopicPartition]:
+    """Empty without such a topic. Raises KafkaError when that is not known."""
+    if topic not in await cluster.list_topics():
+        return []
+    found = (await cluster.describe_topics([topic]))[topic]
+    return _of_topic(topic, found)
 
 
 def _of_topic(name: str, found: TopicDescription | KafkaError) -> list[TopicPartition]:

@@ -130,9 +130,26 @@ def test_a_target_topic_that_somebody_has_written_before_the_flow_began_is_named
     ]
     found = findings({"twinlog.offsets": "auto"}, *topics)
     assert levels(found) == [Severity.WARNING, Severity.OK]
-    assert "orders: its target topic A.orders on B holds records already" in found[0].message
+    assert "orders: its target topic A.orders on B has held records" in found[0].message
     assert "1 new topic will have the source's offsets; filling 7 offsets" in found[1].message, "it is empty"
     assert findings({"twinlog.offsets": "translated"}, *topics) == []
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"twinlog.offsets": "translated"}, {"B.exactly.once.source.support": "disabled"}]
+)
+def test_records_under_the_name_of_a_copy_that_nobody_is_known_to_have_copied_are_told(
+    findings: Findings, settings: dict[str, str]
+) -> None:
+    held = replace(new("orders"), target=described("A.orders"), held={0: 1200, 2: 3})
+    (found,) = [each for each in findings(settings, held) if each.level is Severity.WARNING]
+    told = (
+        "orders: its target topic A.orders on B holds 1,203 records already in partitions 0, 2, of which no"
+    )
+    assert told in found.message
+    assert "delete A.orders on B before its copy begins" in found.remedy
+    assert "`twinlog foreign`" in found.remedy
+    assert findings({**settings, "twinlog.start.group": "replicator"}, held) == []
 
 
 def test_a_target_topic_that_another_flow_copies_is_never_to_be_deleted(flow: Flows) -> None:

@@ -347,5 +347,6 @@ def foreign_write_message(write: ForeignWrite) -> pb.ForeignWrite:
         producer_id=write.producer_id,
         producer_epoch=write.producer_epoch,
     )
-    told.written_at.FromMilliseconds(min(max(write.written_at_ms, 0), LATEST_MS))
+    if write.written_at_ms > 0:
+        told.written_at.FromMilliseconds(min(write.written_at_ms, LATEST_MS))
     return told

@@ -77,6 +77,7 @@ def assemble_parts(state: "FlowState") -> FlowParts:
                 clock=clock,
             ),
             is_both_ways=origins.is_both_ways,
+            read_origins=origins.read,
         ),
         confirm=state.confirm,
         id_problem=wanted.id_problem,

@@ -5,7 +5,7 @@ Invariant: a copy is assigned as preserved only when the log says so for exactly
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import structlog
 
@@ -15,7 +15,7 @@ from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
-from twinlog_source.log.facts import PRESERVED, CopyFact, TransformsFact, TransformStart
+from twinlog_source.log.facts import PRESERVED, CopyFact, ForeignFact, TransformsFact, TransformStart
 from twinlog_source.log.gaps import lost_with_target
 from twinlog_source.log.journal import Journal, Ledger, TopicIdentities
 from twinlog_source.log.producers import Producers
@@ -32,8 +32,10 @@ from twinlog_source.partitions.events import (
     CopyChanged,
     CopyDecided,
     Event,
+    ForeignKnown,
     SetAside,
 )
+from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
@@ -83,6 +85,7 @@ class CopyModes:
     async def decide(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
         """Decide the kind of copy for every partition with a position, or for one. Call it while nothing
         copies the undecided ones."""
+        configured: list[PartitionRow] = []
         new: list[PartitionRow] = []
         known: list[tuple[PartitionRow, CopyFact]] = []
         undecided = [row for row in self._undecided(topics) if only in (None, row.partition)]
@@ -93,9 +96,7 @@ class CopyModes:
             is_first = row.partition not in self.marks.control.copies
             is_first = is_first and not self.new_copies.is_both_ways(topic)
             if fact is None and wanted is OffsetsMode.TRANSLATED and is_first:
-                # Not stored: a copy that has not begun yet may be decided differently with other settings.
-                copy = _translated(row, topic.target_topic_id, OffsetsReason.OFFSETS_CONFIGURED)
-                self._note(CopyDecided(partition=row.partition, copy=copy))
+                configured.append(row)
             elif fact is None:
                 new.append(row)
             elif not fact.preserved and wanted is OffsetsMode.PRESERVED:
@@ -109,6 +110,12 @@ class CopyModes:
                 )
             else:
                 known.append((row, fact))
+        unknown = await self._note_held_before(configured, topics)
+        for row in (row for row in configured if row.partition not in unknown):
+            # Not stored: a copy that has not begun yet may be decided differently with other settings.
+            target_id = topics[row.partition.topic].target_topic_id
+            copy = _translated(row, target_id, OffsetsReason.OFFSETS_CONFIGURED)
+            self._note(CopyDecided(partition=row.partition, copy=copy))
         if known:
             await self._continue(known, topics)
         if new:
@@ -257,7 +264,52 @@ class CopyModes:
             if no_writer is not None:
                 copies = [replace(copy, refusal=copy.refusal or no_writer) for copy in copies]
                 decisions = self._decisions(copies, topics)
-        await self._state(rows, copies, decisions, topics)
+        begins = {copy.partition: copy for copy in copies}
+        facts = self._facts(rows, copies, decisions, topics)
+        without_common = [
+            rows[each] for each, fact in facts.items() if not fact.preserved and begins[each].common is None
+        ]
+        for partition in await self._note_held_before(without_common, topics):
+            del facts[partition]
+        if facts:
+            await self._state(rows, begins, facts, topics)
+
+    async def _note_held_before(
+        self, rows: Collection[PartitionRow], topics: Topics
+    ) -> Collection[TopicPartition]:
+        """Put on the log, before copies begin, what their targets hold of others. Return those of which this
+        is not known now: they are set aside."""
+        held = await self.new_copies.held_before(rows, topics)
+        facts: list[ForeignFact] = []
+        for row in rows:
+            found, topic = held.get(row.partition), topics[row.partition.topic]
+            before = self.marks.control.foreign.get(row.partition)
+            if isinstance(found, KafkaError):
+                self._set_aside(row, found.reason, f"what its target holds is not known: {found}")
+            elif found is not None and (before is None or before.topic_id != topic.target_topic_id):
+                fact = ForeignFact(
+                    partition=row.partition,
+                    topic_id=topic.target_topic_id,
+                    records=found.records,
+                    writes=(astuple(found),),
+                )
+                facts.append(fact)
+        if facts:
+            await self.confirm()
+            await self.journal.record_all(facts)
+        for fact in facts:
+            self.marks.control.record(fact)
+            writes = tuple(ForeignWrite(*write) for write in fact.writes)
+            self._note(ForeignKnown(partition=fact.partition, records=fact.records, writes=writes))
+            log.warning(
+                "foreign_write",
+                flow=str(self.marks.flow),
+                reason=OffsetsReason.TARGET_NOT_EMPTY,
+                topic=topics[fact.partition.topic].target_topic,
+                partition=fact.partition.partition,
+                records=fact.records,
+            )
+        return {partition for partition, found in held.items() if isinstance(found, KafkaError)}
 
     def _decisions(self, copies: Collection[NewCopy], topics: Topics) -> Mapping[TopicPartition, Decision]:
         filled = (
@@ -288,15 +340,11 @@ class CopyModes:
     async def _state(
         self,
         rows: Mapping[TopicPartition, PartitionRow],
-        copies: Collection[NewCopy],
-        decisions: Mapping[TopicPartition, Decision],
+        begins: Mapping[TopicPartition, NewCopy],
+        facts: Mapping[TopicPartition, CopyFact],
         topics: Topics,
     ) -> None:
-        facts = self._facts(rows, copies, decisions, topics)
-        if not facts:
-            return
         await self.confirm()
-        begins = {copy.partition: copy for copy in copies}
         moved = await self._moved([rows[partition] for partition in facts], topics)
         later: dict[TopicPartition, int] = {}
         for partition, fact in facts.items():

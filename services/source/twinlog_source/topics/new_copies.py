@@ -1,6 +1,6 @@
 """What both clusters report about copies that are about to begin, for the decision about their offsets."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import structlog
@@ -24,6 +24,7 @@ from twinlog_source.partitions.events import (
     Event,
     TargetRecreated,
 )
+from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.append_steps import PreservedReason
@@ -47,6 +48,8 @@ class NewCopies:
     probe: TargetProbe
     common_logs: CommonLogs
     is_both_ways: Callable[[ReplicatedTopic], bool]
+    read_origins: Callable[[], Awaitable[None]]
+    """As `Origins.read`: `is_both_ways` knows the flows of other files then."""
 
     async def look(
         self, rows: Collection[PartitionRow], topics: Topics
@@ -112,6 +115,44 @@ class NewCopies:
             and not any("compact" in policy for policy in policies[row.partition.topic])
         }
         return await self._compare(suspects, ends, topics)
+
+    async def held_before(
+        self, rows: Collection[PartitionRow], topics: Topics
+    ) -> Mapping[TopicPartition, ForeignWrite | KafkaError]:
+        """What the targets of copies that begin hold already, and nobody has copied there as far as is known:
+        no position is stored, the flow did not write last, and no flow copies it back. By whom, is known of
+        the last records. Raises KafkaError."""
+        targets = {
+            row.partition: target_of(row, topics)
+            for row in rows
+            if not (row.stored and row.position) or self.has_new_target(row, topics)
+        }
+        if self.starts.are_told or not targets:
+            return {}
+        ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values())
+        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, targets.values())
+        logs: dict[TopicPartition, tuple[int, int]] = {}
+        found: dict[TopicPartition, ForeignWrite | KafkaError] = {}
+        for partition, target in targets.items():
+            match starts[target], ends[target]:
+                case (KafkaError() as error, _) | (_, KafkaError() as error):
+                    found[partition] = error
+                case int(start), int(end) if start < end:
+                    logs[target] = start, end
+        if not logs:
+            return found
+        await self.read_origins()
+        producers = await self.probe.last_producers({target: end for target, (_, end) in logs.items()})
+        for partition, target in targets.items():
+            producer = producers.get(target)
+            if isinstance(producer, KafkaError):
+                found[partition] = producer
+            elif producer is None or producer in self.marks.control.producers:
+                continue
+            elif not self.is_both_ways(topics[partition.topic]):
+                begin, behind = logs[target]
+                found[partition] = ForeignWrite(begin, behind, behind - begin, producer, -1, 0)
+        return found
 
     async def written_by_others(
         self, rows: Collection[PartitionRow], topics: Topics

@@ -57,6 +57,11 @@ class Origins:
     def keeps_names(self) -> bool:
         return not self.flow.policy.tracks_topic_sources
 
+    async def read(self) -> None:
+        """Look at what the flows into the source say, where that matters. Raises KafkaError."""
+        if self.keeps_names:
+            await self.ids.read()
+
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
         """Whether another flow copies the target topic back to the source topic. One of another file is known
         by what its positions topic said at the last look: by the name, for it may not have seen yet that the

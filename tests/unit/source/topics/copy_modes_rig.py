@@ -92,3 +92,10 @@ async def write(cluster: FakeCluster, partition: TopicPartition, values: list[in
             await writer.append(
                 partition, key=b"k", value=b"%d" % value, timestamp_ms=1_000 + value, headers=(("h", b"v"),)
             )
+
+
+def told(state: FlowState) -> tuple[int, list[tuple[int, int, int]]]:
+    """How many records in the copy are others', and where, with their producer."""
+    row = state.table.rows[P]
+    writes = [(each.from_offset, each.to_offset, each.producer_id) for each in row.foreign_writes]
+    return row.foreign_records, writes

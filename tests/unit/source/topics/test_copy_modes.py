@@ -1,5 +1,7 @@
 """How a copy begins: whether it has its source's offsets, and from where."""
 
+import pytest
+
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.topics.copy_modes import RETRY_SECONDS
@@ -14,6 +16,7 @@ from unit.source.topics.copy_modes_rig import (
     blocker,
     kind,
     probe_of,
+    told,
 )
 
 
@@ -49,6 +52,38 @@ async def test_a_compacted_target_and_one_with_records_are_translated(rig: FlowR
     rig.target.add_topic("A.t")
     await rig.target.alter_topic_configs({"A.t": [ConfigChange(name="cleanup.policy", value="compact")]})
     assert kind(await rig.owner(AUTO))[2] == "COMPACTED"
+
+
+@pytest.mark.parametrize("settings", [(AUTO,), (TRANSLATED,), (AUTO, NOT_EXACT)])
+async def test_what_others_wrote_before_a_copy_begins_is_foreign(
+    rig: FlowRig, settings: tuple[str, ...]
+) -> None:
+    await rig.write(rig.target, "A.t", 5)
+    await rig.target.delete_records({COPY: 2})
+    rig.last_producers[COPY] = 77
+    state = await rig.owner(*settings)
+    assert state.table.plannable() == {P}, "it is copied all the same"
+    assert told(state) == (3, [(2, 5, 77)])
+    assert told(await rig.owner(*settings)) == (3, [(2, 5, 77)]), "the next owner knows it, too"
+
+
+async def test_what_mirror_maker_copied_and_stored_a_position_of_is_not_foreign(rig: FlowRig) -> None:
+    await rig.owner(TRANSLATED)
+    await rig.write(rig.target, "A.t", 5)
+    await rig.mirror_maker_stores(3)
+    assert told(await rig.owner(AUTO)) == (0, [])
+
+
+async def test_what_the_flow_itself_left_in_a_target_is_not_foreign(rig: FlowRig) -> None:
+    first = await rig.owner(AUTO)
+    writer = first.positions.control.writer
+    assert writer is not None
+    await first.journal.position(P, 7)
+    rig.target.add_topic("A.t")
+    await rig.write(rig.target, "A.t", 3)
+    rig.last_producers[COPY] = writer.producer_id
+    state = await rig.owner(AUTO)
+    assert (kind(state)[2], told(state)) == ("TARGET_NOT_EMPTY", (0, []))
 
 
 async def test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured(rig: FlowRig) -> None:

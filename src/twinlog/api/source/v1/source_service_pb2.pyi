@@ -1680,7 +1680,9 @@ class ForeignWrite(_message.Message):
     """Its epoch; -1 = none."""
     @_builtins.property
     def written_at(self) -> _timestamp_pb2.Timestamp:
-        """The newest timestamp of their batches: of that producer's clock, or the broker's with LogAppendTime."""
+        """The newest timestamp of their batches: of that producer's clock, or the broker's with LogAppendTime.
+        Unset for records that were there before the copy began: they are counted as offsets.
+        """
 
     def __init__(
         self,
