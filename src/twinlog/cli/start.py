@@ -68,6 +68,10 @@ def first_file(
         *([_block("Copies have the names of their topics.", _KEEP_NAMES)] if keep_names else []),
         _replicas(source, target),
         _replicas(target, source),
+        _block(
+            "Heartbeats of a flow are written on both clusters.",
+            {"heartbeats.topic.replication.factor": str(min(map(_most_replicas, (source, target))))},
+        ),
     ]
     return "\n".join(blocks)
 
@@ -77,15 +81,19 @@ def _replicas(on: StartCluster, other: StartCluster) -> str:
     take 3 where the file does not say it."""
     here, back = f"{other.alias}->{on.alias}", f"{on.alias}->{other.alias}"
     topics = (
-        *(here, f"{here}.checkpoints.topic", f"{here}.heartbeats.topic", f"{back}.offset-syncs.topic"),
+        *(here, f"{here}.checkpoints.topic", f"{back}.offset-syncs.topic"),
         *(f"{on.alias}.{kind}.storage" for kind in ("offset", "config", "status")),
     )
-    factor = str(min(on.broker_count, _MOST_REPLICAS))
+    factor = str(_most_replicas(on))
     return _block(
         f"Replicas of what is created on {on.alias}: {_MOST_REPLICAS}, or one on each broker. The last two"
         " are MirrorMaker 2's alone.",
         {f"{topic}.replication.factor": factor for topic in topics},
     )
+
+
+def _most_replicas(on: StartCluster) -> int:
+    return min(on.broker_count, _MOST_REPLICAS)
 
 
 def _block(why: str, properties: Mapping[str, str]) -> str:

@@ -38,7 +38,7 @@ def test_it_enables_a_flow_and_asks_each_cluster_for_no_more_replicas_than_it_ha
     configuration = load(file, environ={})
     assert [str(each.flow) for each in configuration.enabled_flows] == ["east->west"]
     assert [each.text for each in configuration.notices if each.level == "warning"] == []
-    assert re.findall(r"replication\.factor=(\d)", text) == ["3"] * 7 + [str(factor)] * 7
+    assert re.findall(r"replication\.factor=(\d)", text) == ["3"] * 6 + [str(factor)] * 7
 
 
 def test_clusters_that_are_started_one_at_a_time_have_a_file_as_those_that_are_started_together() -> None:

@@ -42,23 +42,25 @@ def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> Fi
 def test_it_asks_each_cluster_for_as_many_replicas_as_it_has_brokers_and_three_at_most(
     brokers: tuple[int, int], on_source: int, on_target: int
 ) -> None:
-    ends = wanted("a:9092,a2:9092", names="east, west").ends
+    ends = wanted("a:9092,a2:9092", names="A, B").ends
     text = first_file(*(replace(end, broker_count=count) for end, count in zip(ends, brokers, strict=True)))
     configuration = read(text, FILE)
-    of_connect = {f"{at}.{kind}.storage" for at in ("east", "west") for kind in ("config", "status")}
+    of_connect = {f"{at}.{kind}.storage" for at in ("A", "B") for kind in ("config", "status")}
     assert {each.key.removesuffix(".replication.factor") for each in configuration.notices} == of_connect
-    assert configuration.clusters["east"].bootstrap_servers == ("a:9092", "a2:9092")
+    assert configuration.clusters["A"].bootstrap_servers == ("a:9092", "a2:9092")
     (flow,) = configuration.enabled_flows
-    assert str(flow.flow) == "east->west"
-    back = configuration.flow(Flow("west", "east"))
+    assert str(flow.flow) == "A->B"
+    back = configuration.flow(Flow("B", "A"))
     for each, here, there in ((flow, on_source, on_target), (back, on_target, on_source)):
         assert each.source.offset_syncs.replication_factor == here
         assert {
             each.configsync.replication_factor,
             each.source.offset_storage.replication_factor,
             each.checkpoint.topic_replication_factor,
-            each.heartbeat.topic_replication_factor,
         } == {there}
+        assert each.heartbeat.topic_replication_factor == min(here, there)
+    found = {end.alias: cluster(end.alias, broker_count=n) for end, n in zip(ends, brokers, strict=True)}
+    refuse_errors(facts_of(configuration, clusters=found))
 
 
 @pytest.mark.parametrize("alias", ["nord-süd", "dc1"])
