@@ -1,6 +1,7 @@
 """Which brokers do not answer while others do: by what partitions say of them, and by asking each. What the
 metadata still says of a broker that does not answer counts for nothing."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import cast
 
@@ -11,6 +12,7 @@ from twinlog.kafka.cluster import BrokerAdminMixin, open_cluster
 from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Presence
 from twinlog.kafka.protocol.client_pool import DataClientPool
+from twinlog.kafka.protocol.requests import API_KEYS
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.calls import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Release
 
@@ -113,3 +115,20 @@ class Admin(BrokerAdminMixin):
 async def test_a_login_that_is_refused_meanwhile_is_an_error_of_kafka() -> None:
     with pytest.raises(TransientKafkaError, match="no broker answers"):
         await Admin().outage(Presence("id", {1: "b1:9092", 2: "b2:9092"}))
+
+
+@pytest.mark.parametrize("is_noticed", [True, False])
+async def test_a_dead_coordinator_is_not_looked_for_all_the_time(is_noticed: bool) -> None:
+    """All services ask for groups, owners and transactions, each over connections of its own."""
+    async with (
+        FakeKafka(node_count=3) as kafka,
+        open_cluster("B", {"bootstrap.servers": kafka.bootstrap}, timeout_seconds=TIMEOUT_SECONDS) as cluster,
+    ):
+        kafka.cluster.moved_coordinators[0, "away"] = 3
+        await cluster.group_offsets(["away"])
+        await kafka.stop_node(3, is_noticed=is_noticed)
+        asked: Counter[int] = Counter()
+        kafka.on_request = lambda _node, request: asked.update((request.api_key,))
+        assert not isinstance((await cluster.group_offsets(["away"]))["away"], dict)
+        assert asked[API_KEYS["metadata"]] < 3 * TIMEOUT_SECONDS
+        assert 0 < asked[API_KEYS["find_coordinator"]] < 3 * TIMEOUT_SECONDS

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from twinlog.backoff import backoff_seconds
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import pause
@@ -115,6 +116,7 @@ GROUPS_PER_REQUEST = 50
 """A group may have thousands of partitions or members, and an answer is decoded in one go."""
 _AT_ONCE_PER_BROKER = 4
 _PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -169,10 +171,10 @@ class _Asking(Generic[T]):
     async def run(self, group_ids: Sequence[str]) -> None:
         """Return when each group has an answer in `found`. The caller bounds the time."""
         async with asyncio.TaskGroup() as tasks:
-            await self._round(group_ids, tasks)
+            await self._round(group_ids, tasks, 0)
 
-    async def _round(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
-        """Find the coordinators, then ask each of them."""
+    async def _round(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup, rounds: int) -> None:
+        """Find the coordinators, then ask each of them; `rounds` before had no answer for these groups."""
         doing = f"{self.doing}s"
         again: list[str] = []
         try:
@@ -190,20 +192,24 @@ class _Asking(Generic[T]):
         for node_id, theirs in by_node.items():
             for begin in range(0, len(theirs), self.per_request):
                 chunk = theirs[begin : begin + self.per_request]
-                tasks.create_task(self._ask(node_id, chunk, tasks), name=f"{doing} of broker {node_id}")
-        self._ask_again(again, tasks)
+                tasks.create_task(
+                    self._ask(node_id, chunk, tasks, rounds), name=f"{doing} of broker {node_id}"
+                )
+        self._ask_again(again, tasks, rounds)
 
-    def _ask_again(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
+    def _ask_again(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup, rounds: int) -> None:
         async def later() -> None:
-            await pause(_PAUSE_SECONDS)
-            await self._round(group_ids, tasks)
+            await pause(backoff_seconds(rounds, first=_PAUSE_SECONDS, longest=_LONGEST_PAUSE_SECONDS))
+            await self._round(group_ids, tasks, rounds + 1)
 
         for group_id in group_ids:
             self.coordinators.forget(group_id)
         if group_ids:
             tasks.create_task(later(), name=f"{self.doing}s again")
 
-    async def _ask(self, node_id: int, group_ids: Sequence[str], tasks: asyncio.TaskGroup) -> None:
+    async def _ask(
+        self, node_id: int, group_ids: Sequence[str], tasks: asyncio.TaskGroup, rounds: int
+    ) -> None:
         async with self._places[node_id]:
             answers = await self.ask(node_id, group_ids)
         again: list[str] = []
@@ -213,7 +219,7 @@ class _Asking(Generic[T]):
                 again.append(group_id)
             else:
                 self.found[group_id] = answer
-        self._ask_again(again, tasks)
+        self._ask_again(again, tasks, rounds)
 
     def _is_final(self, group_id: str, error: KafkaError) -> bool:
         """Whether asking again would change nothing."""

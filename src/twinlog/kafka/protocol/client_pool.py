@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeGuard
 
+from twinlog.backoff import backoff_seconds
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
@@ -18,6 +19,7 @@ from twinlog.kafka.protocol.requests import HandWrittenRequest
 from twinlog.model import TopicPartition
 
 _PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
 FIRST_CONNECTION_GROUP = 2
 """The connection group of the first running request at a broker; aiokafka uses lower numbers (metadata,
 coordination)."""
@@ -43,6 +45,10 @@ class DataClientPool:
         self._suspect = False
         self._opening = asyncio.Lock()
         self.busy: set[tuple[int, int]] = set()
+        self._looks: dict[int, int] = {}
+        """How often the metadata did not name a broker that was looked for."""
+        self._look_again_at: dict[int, float] = {}
+        """Loop time."""
         self.throttled_until: dict[tuple[int, int], float] = {}
         """By broker and API key, loop time."""
 
@@ -110,10 +116,19 @@ class DataClientPool:
             raise translate(error, doing, alias=self.alias) from error
 
     async def make_known(self, node_ids: Collection[int], doing: str) -> None:
-        """Read the metadata again if a broker's address is unknown. Raises KafkaError."""
-        client = await self.client(doing)
-        if any(client.cluster.broker_metadata(node_id) is None for node_id in node_ids):
-            await client.refreshed()
+        """Read the metadata again if a broker's address is unknown; for one that the metadata did not name
+        just now only after a while, because it is dead. Raises KafkaError."""
+        client, now = await self.client(doing), asyncio.get_running_loop().time()
+        unknown = [each for each in node_ids if client.cluster.broker_metadata(each) is None]
+        if all(self._look_again_at.get(each, now) > now for each in unknown):
+            return
+        await client.refreshed()
+        for each in unknown:
+            failures = self._looks[each] = self._looks.get(each, 0) + 1
+            seconds = backoff_seconds(failures, first=_PAUSE_SECONDS, longest=_LONGEST_PAUSE_SECONDS)
+            self._look_again_at[each] = now + seconds
+            if client.cluster.broker_metadata(each) is not None:
+                self._looks.pop(each)
 
     async def forget_leader(self, doing: str) -> None:
         """Read the metadata again after a broker reported that it no longer leads."""

@@ -9,6 +9,7 @@ topic it reads the metadata of the whole cluster.
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import socket
 import ssl
@@ -44,6 +45,7 @@ from twinlog.model import TopicPartition
 
 _CLOSE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
+_LOOK_AGAIN_SECONDS = 0.5
 _UNKNOWN_TOPIC_SECONDS = 1.0
 """How long an unknown topic is looked up again: brokers learn of a new topic one after the other."""
 
@@ -92,6 +94,11 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
 
     @cached_property
     def _connect_failed_at(self) -> dict[tuple[int, int], float]:
+        return {}
+
+    @cached_property
+    def _looked_for_at(self) -> dict[int, float]:
+        """When the metadata was read again because a broker could not be reached."""
         return {}
 
     @cached_property
@@ -380,7 +387,10 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
             return await self._connected(node_id, group)
         except KAFKA_CLIENT_ERRORS as error:
             log.debug("unable to connect to node %s: %s", node_id, error)
-            self.force_metadata_update()
+            now = self._loop.time()
+            if now - self._looked_for_at.get(node_id, -math.inf) >= _LOOK_AGAIN_SECONDS:
+                self._looked_for_at[node_id] = now
+                self.force_metadata_update()
             return None
 
     async def _connected(self, node_id: int, group: int = ConnectionGroup.DEFAULT) -> DataConnection:
