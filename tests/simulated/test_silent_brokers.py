@@ -1,5 +1,6 @@
 """What is told of brokers that do not answer, and what nobody begins then."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,15 @@ def test_what_cannot_be_read_now_is_told_alike_wherever_groups_are_shown(
                     assert f"start broker {dead[0]} at " in cluster.message
             (flow,) = (await world.status()).flows.values()
             assert flow.groups == Counter(pb2.Verdict.Name(each)[8:] for each in expected.values())
+            start = ", and ".join(f"broker {node_id} at [^ ]*" for node_id in dead)
+            began = world.now()
+            planned = "; ".join((await plan(world)).blockers)
+            with pytest.raises(grpc.aio.AioRpcError, match="not possible now") as refused:
+                await world.move("failover")
+            assert world.now() - began < 20
+            for told_by in (planned, str(refused.value.details())):
+                assert re.search(f"start {start}", told_by)
+                assert ("no process owns A->B now" in told_by) == (not is_elected)
 
     live(life())
 

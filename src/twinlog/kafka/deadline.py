@@ -2,15 +2,37 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from typing import Final
 
 from twinlog.kafka.errors import TIMEOUT, from_reason
+
+_PATIENCE: Final = ContextVar("patience", default=math.inf)
+
+
+@contextlib.contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """No call of the body, and of tasks that it starts, takes longer: for who knows that brokers do not
+    answer, and asks what the others know."""
+    token = _PATIENCE.set(seconds)
+    try:
+        yield
+    finally:
+        _PATIENCE.reset(token)
+
+
+def bounded(seconds: float) -> float:
+    """The time-out of a call that may take so long."""
+    return min(seconds, _PATIENCE.get())
 
 
 @contextlib.asynccontextmanager
 async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncIterator[asyncio.Timeout]:
     """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead. The body gets an
     object for `extend`."""
+    seconds = bounded(seconds)
     try:
         async with asyncio.timeout(seconds) as limit:
             yield limit

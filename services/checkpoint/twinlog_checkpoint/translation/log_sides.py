@@ -33,20 +33,18 @@ async def bounds_or_errors(
     admin: LogAdmin, partitions: Collection[TopicPartition], end: OffsetSpec
 ) -> dict[TopicPartition, LogBounds | KafkaError]:
     """First offset and end of each log, or why they cannot be looked up; partitions that do not exist are
-    left out. Two requests per broker. Raises KafkaError."""
-    if not partitions:
-        return {}
-    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions)
-    ends = await admin.list_offsets(end, partitions)
+    left out. Two requests per broker; one about a leader that does not answer, which is waited for. Raises
+    KafkaError."""
+    starts = await admin.list_offsets(OffsetSpec.EARLIEST, partitions) if partitions else {}
+    told = {partition: first for partition, first in starts.items() if not isinstance(first, KafkaError)}
+    ends = await admin.list_offsets(end, told) if told else {}
     found: dict[TopicPartition, LogBounds | KafkaError] = {}
-    for partition in partitions:
-        first, last = starts[partition], ends[partition]
-        if is_absent(first) or is_absent(last):
-            continue
+    for partition, first in {**starts, **ends}.items():
         if isinstance(first, KafkaError):
-            found[partition] = first
+            if not is_absent(first):
+                found[partition] = first
         else:
-            found[partition] = last if isinstance(last, KafkaError) else LogBounds(start=first, end=last)
+            found[partition] = LogBounds(start=told[partition], end=first)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from twinlog.backoff import backoff_seconds
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.deadline import pause
+from twinlog.kafka.deadline import bounded, pause
 from twinlog.kafka.errors import TIMEOUT, UNSUPPORTED, from_code, from_reason
 from twinlog.kafka.protocol.requests import SchemaRequest
 
@@ -137,7 +137,7 @@ async def ask_about_groups(
     followed by the group's name."""
     asking = _Asking(session, coordinators, ask, doing, per_request)
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(session.timeout_seconds):
+        async with asyncio.timeout(bounded(session.timeout_seconds)):
             await asking.run(sorted(set(group_ids)))
     return {
         group_id: asking.found[group_id] if group_id in asking.found else asking.problem(group_id)

@@ -1,13 +1,16 @@
 """Reads both clusters and plans what a move would do now. Changes nothing."""
 
 import asyncio
+import math
 import shlex
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
+from twinlog.kafka.deadline import patience
 from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import AclBinding, KafkaCluster
@@ -37,6 +40,8 @@ from twinlog_checkpoint.moves.write_block import (
     write_grants,
 )
 from twinlog_checkpoint.translation.translation import UNREADABLE
+
+T = TypeVar("T")
 
 # The reasons why a move cannot run now.
 
@@ -142,6 +147,8 @@ class Due:
 NOTHING_DUE = Due()
 ANSWER_SECONDS = 6.0
 """A cluster that does not answer for this long counts as down."""
+_SHORT_SECONDS = 4.0
+"""How long each answer may take while brokers are known to be silent."""
 MOST_LOOKS = 4
 """The most measurements of a backlog that is still being counted: a plan has to answer within a minute."""
 
@@ -214,8 +221,8 @@ class MovePlanner:
         looked = to_reachable and not unread and self.route.blocker(from_reachable=from_reachable) is None
         if looked:
             yield "reading and translating the groups' offsets"
-            placed = await self.places.partitions(
-                options, from_reachable=from_reachable, moves=moves, without=without
+            placed = await self.asked(
+                self.places.partitions(options, from_reachable=from_reachable, moves=moves, without=without)
             )
             of_groups, notes = groups_told(placed, self.route, accepted=options.accept_loss)
             copying = self.route.home_flow
@@ -235,9 +242,10 @@ class MovePlanner:
             )
             only_here = placed.only_here
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
-            backlog, seconds = await self._backlog_and_rate(from_reachable)
+            backlog, seconds = await self.asked(self._backlog_and_rate(from_reachable))
         of_places = place_blockers(moving, backlog, accepted=options.accept_loss)
-        silent = self._silent(waits=waits_for_broker(moving, backlog))
+        waits = waits_for_broker(moving, backlog) or bool(unread or due.blockers)
+        silent = self._silent(waits=waits)
         yield self._with_warnings(
             MovePlan(
                 kind=self.route.kind,
@@ -268,6 +276,12 @@ class MovePlanner:
             # Accepted losses do not block: a run moves the other offsets.
             [*ahead, *notes, *((*silent, *not_now(moving)) if options.accept_loss else ()), *due.notes],
         )
+
+    async def asked(self, questions: Coroutine[Any, Any, T]) -> T:
+        """The answers of those brokers that answer: the others are known, and not waited for as usual."""
+        silent = any(map(self.outage, (self.route.from_alias, self.route.to_alias)))
+        with patience(_SHORT_SECONDS if silent else math.inf):
+            return await questions
 
     async def done(
         self,
@@ -398,7 +412,8 @@ class MovePlanner:
         started = self.clock.monotonic()
         meter = self.meter()
         first = await self._counted(meter, from_reachable)
-        if not total_backlog(first):
+        # Of records that wait for brokers nobody can tell when they are copied.
+        if not total_backlog(first) or any(entry.is_stuck for entry in first):
             return first, estimated_seconds(first, first, 1.0) if first else None
         await wait_or_stop(self.stop, self.rate_seconds)
         second = await self._counted(meter, from_reachable)

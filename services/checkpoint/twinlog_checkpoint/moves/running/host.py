@@ -10,7 +10,7 @@ import structlog
 from opentelemetry.context import Context, get_current
 
 from twinlog.clock import Clock
-from twinlog.errors import StateError, TwinlogError
+from twinlog.errors import KafkaError, StateError, TwinlogError
 from twinlog.model import Flow
 from twinlog.moves.record import MoveKind
 from twinlog.service.waiting import finish_or_cancel, wait_for_any
@@ -207,8 +207,12 @@ class MoveHost:
         runner = self._runners[run.kind]
         with under(run.context):
             await runner.check_target(run.options)
-            # End the run at once when this process loses the flow: the next owner may have begun another run.
-            await self._duty.hold(lambda: self._told(runner, run), grace_seconds=0.0)
+            try:
+                # End the run at once when this process loses the flow: the next owner may have begun another.
+                await self._duty.hold(lambda: self._told(runner, run), grace_seconds=0.0)
+            except KafkaError:
+                await runner.check_target(run.options)  # Which brokers to start, if that is why.
+                raise
 
     async def _told(self, runner: MoveRunner, run: MoveRun) -> None:
         async with aclosing(runner.run(run.options)) as events:

@@ -204,20 +204,19 @@ class MoveRunner:
 
     async def look(self, options: MoveOptions) -> AsyncGenerator[str | MovePlan, None]:
         """As `plan`, but first yield messages about the progress, then the plan."""
-        home = self.journal.flow.target
-        unread: tuple[str, ...] = ()
+        unread, asked = self._ownerless(), self.planner.asked
         try:
-            last = (
-                Moves(flow=self.journal.flow) if self.planner.outage(home).reason else await self.recorded()
-            )
+            is_away = self.planner.outage(self.journal.flow.target).reason
+            last = Moves(flow=self.journal.flow) if is_away else await asked(self.recorded())
         except KafkaError as error:
-            last, unread = self.journal.known, (f"the record of moves cannot be read: {error}",)
+            last = self.journal.known
+            unread.append(f"the record of moves cannot be read: {error}")
         done_with: Collection[str] = ()
         try:
-            done_with = await self.planner.places.finished_with(last, options)
+            done_with = await asked(self.planner.places.finished_with(last, options))
         except KafkaError as error:
-            unread = (*unread, f"which groups have been moved is not known: {error}")
-        due = await failback_due(self.reverse_journal, self.planner)
+            unread.append(f"which groups have been moved is not known: {error}")
+        due = await asked(failback_due(self.reverse_journal, self.planner))
         due = replace(due, blockers=[*unread, *due.blockers])
         async with aclosing(self.planner.look(options, last, unchanged=done_with, due=due)) as told:
             async for each in told:
@@ -228,11 +227,23 @@ class MoveRunner:
                     each = replace(each, blockers=[running, *each.blockers])
                 yield each
 
+    def _ownerless(self) -> list[str]:
+        """Why no process may move groups while brokers of the flow's target do not answer that know its
+        owner."""
+        home, doubt = self.journal.flow.target, self.duty.refusal()
+        outage = self.planner.outage(home)
+        if not outage or outage.reason or not isinstance(doubt, KafkaError):
+            return []
+        return [f"no process owns {self.journal.flow} now: {doubt}"]
+
     async def check_target(self, options: MoveOptions) -> None:
         """Raises StateError (MOVE_BLOCKED) when the flow's target does not answer: the record of moves and
         the election of the flow's owner are there."""
-        if self.planner.outage(self.journal.flow.target).reason:
-            raise _blocked(await self.plan(options))
+        if self.planner.outage(self.journal.flow.target).reason or self._ownerless():
+            plan = await self.plan(options)
+            if plan.last is not None and not plan.last.finished:
+                plan = replace(plan, blockers=[*plan.blockers, _stays(plan)])
+            raise _blocked(plan)
 
     async def recorded(self) -> Moves:
         """Return what is recorded, with Twinlog's own fences only. Raises KafkaError, WireFormatError, or
@@ -338,11 +349,8 @@ class MoveRunner:
         lost, _ = groups_told(placed, self.planner.route, accepted=options.accept_loss)
         if not lost and not options.accept_loss:
             lost = not_now(placed.partitions)
-        if lost and stays:
-            give_up = f"`twinlog {plan.kind} give-up '{plan.flow}'`"
-            lost = [*lost, f"what the run did stays: run it again to continue, or {give_up}"]
         if lost:
-            raise _blocked(replace(plan, blockers=lost))
+            raise _blocked(replace(plan, blockers=[*lost, _stays(plan)] if stays else lost))
 
     async def _leave(
         self, plan: MovePlan, moves: Moves, options: MoveOptions, *, recorded: bool
@@ -430,6 +438,11 @@ def _blocked(plan: MovePlan) -> StateError:
         reason="MOVE_BLOCKED",
         metadata={"flow": str(plan.flow)},
     )
+
+
+def _stays(plan: MovePlan) -> str:
+    give_up = f"`twinlog {plan.kind} give-up '{plan.flow}'`"
+    return f"what the run did stays: run it again to continue, or {give_up}"
 
 
 def _in_progress(message: str) -> StateError:
