@@ -14,7 +14,7 @@ from rich.console import Console
 from bench.comparing.comparison import Comparison, Part, Plan
 from bench.comparing.idle import IdlePlan
 from bench.comparing.latency import LatencyPlan
-from bench.comparing.loads import LATENCY_LOADS, LOADS, choose_latency_loads, choose_loads
+from bench.comparing.loads import LATENCY_LOADS, LOADS, chosen
 from bench.comparing.results import Copier, to_json, write_results
 from bench.comparing.stage import Display, open_stage
 from bench.comparing.tables import all_tables, judge
@@ -68,10 +68,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
-    """What the command line asks for. Raises ConfigError."""
+    """What the command line asks for."""
     quick = arguments.quick
     scale = arguments.scale or (_QUICK_SCALE if quick else 1.0)
-    loads = choose_loads(arguments.loads or (_QUICK_LOADS if quick else ()))
+    loads = chosen(LOADS, arguments.loads or (_QUICK_LOADS if quick else ()))
     return Plan(
         parts=frozenset(arguments.only),
         copiers=arguments.copiers or (_QUICK_COPIERS if quick else tuple(Copier)),
@@ -80,7 +80,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         batch_bytes=arguments.batch_bytes,
         broker_warm_up_seconds=5.0 if quick else 60.0,
         latency=LatencyPlan(
-            loads=choose_latency_loads(arguments.latency_loads or (_QUICK_LATENCY_LOADS if quick else ())),
+            loads=chosen(LATENCY_LOADS, arguments.latency_loads or (_QUICK_LATENCY_LOADS if quick else ())),
             warm_up_seconds=5.0 if quick else 40.0,
             measured_seconds=15.0 if quick else 60.0,
         ),

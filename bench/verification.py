@@ -43,7 +43,6 @@ async def _fill(side: Side, topic: str, load: Load, records: int, now_ms: int) -
         pool,
         partition_count=_PARTITIONS,
         record_count=records,
-        progress=lambda _: None,
     )
     return done.record_count * pool.bytes_per_record / _MEGABYTE
 

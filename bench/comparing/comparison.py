@@ -5,7 +5,7 @@ import itertools
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -40,13 +40,10 @@ _TRANSACTION_BYTES = 8 << 20
 _TRANSACTIONAL_IDS = ("warm-up-0", "warm-up-1")
 
 
-async def warm_brokers(
-    stage: Stage, pool: BatchPool, seconds: float, progress: Callable[[float], None]
-) -> None:
+async def warm_brokers(stage: Stage, pool: BatchPool, seconds: float) -> None:
     """Write and read on both sides for that long, in transactions on the target. Raises KafkaError."""
     began = time.monotonic()
     for number in itertools.count():
-        progress(min(time.monotonic() - began, seconds))
         if time.monotonic() - began >= seconds:
             return
         for side, in_transactions in ((stage.source, False), (stage.target, False), (stage.target, True)):
@@ -61,7 +58,6 @@ async def warm_brokers(
                     pool,
                     partition_count=_PARTITIONS,
                     record_count=_TURN_RECORDS,
-                    progress=lambda _: None,
                 )
             await side.count_records(topic, await side.ends(topic, _PARTITIONS))
             await side.delete_topic(topic)
@@ -160,8 +156,8 @@ class Comparison:
 
     async def _warm_brokers(self) -> None:
         seconds = self._plan.broker_warm_up_seconds
-        with self._display.bar("warming the brokers", seconds) as progress:
-            await warm_brokers(self._stage, self._pool(LOADS[0]), seconds, progress)
+        self._display.fact("warming the brokers")
+        await warm_brokers(self._stage, self._pool(LOADS[0]), seconds)
 
     async def _run_load(self, load: Load) -> None:
         self._display.step(f"{load.title}: {load.record_count:,} records")
@@ -181,8 +177,8 @@ class Comparison:
 
     async def _run_drains(self, load: Load, pool: BatchPool) -> None:
         topic = f"load-{load.name}"
-        with self._display.bar("filling the source", load.record_count) as progress:
-            backlog = await self._fill(self._stage.source, topic, load, pool, progress)
+        self._display.fact("filling the source")
+        backlog = await self._fill(self._stage.source, topic, load, pool)
         for _ in range(self._plan.repeat):
             for copier in self._copiers(load.round_trip_ms):
                 await self._run_drain(backlog, copier)
@@ -196,16 +192,14 @@ class Comparison:
         await _write_back()
         await target.create_topic(topic, load.partition_count)
         broker_cpu_seconds = target.brokers.cpu_seconds()
-        with self._display.bar("ceiling", load.record_count) as progress:
-            done = await replay(
-                target.session,
-                topic,
-                pool,
-                partition_count=load.partition_count,
-                record_count=load.record_count,
-                progress=progress,
-                most_seconds=_CEILING_SECONDS,
-            )
+        done = await replay(
+            target.session,
+            topic,
+            pool,
+            partition_count=load.partition_count,
+            record_count=load.record_count,
+            most_seconds=_CEILING_SECONDS,
+        )
         run = CeilingRun(
             load=load.name,
             records_per_second=done.record_count / done.seconds,
@@ -217,13 +211,9 @@ class Comparison:
         self._display.fact(f"ceiling: {run.records_per_second:,.0f} records/s")
 
     async def _run_drain(self, backlog: Backlog, copier: Copier) -> None:
-        name, total = f"{backlog.load.title}: {copier.label}", backlog.record_count
-        with (
-            self._noting_failure(name, copier) as directory,
-            self._display.bar(copier.label, total) as progress,
-        ):
+        with self._noting_failure(f"{backlog.load.title}: {copier.label}", copier) as directory:
             await _write_back()
-            run = await run_drain(self._stage, backlog, copier, self._new_flow(), directory, progress)
+            run = await run_drain(self._stage, backlog, copier, self._new_flow(), directory)
             self.results.drains.append(run)
             warm = run.drain.warm
             self._display.fact(
@@ -236,13 +226,10 @@ class Comparison:
         runs = [(load, copier) for load in plan.loads for copier in self._copiers(load.round_trip_ms)]
         for load, copier in runs:
             self._display.step(f"latency, {load.title}")
-            with (
-                self._noting_failure(f"latency, {load.name}: {copier.label}", copier) as directory,
-                self._display.bar(copier.label, plan.seconds) as progress,
-            ):
+            with self._noting_failure(f"latency, {load.name}: {copier.label}", copier) as directory:
                 flow = self._new_flow()
                 await _write_back()
-                run = await run_latency(self._stage, copier, flow, load, plan, directory, progress)
+                run = await run_latency(self._stage, copier, flow, load, plan, directory)
                 self.results.latencies.append(run)
                 self._display.fact(
                     f"{copier.label}: p50 {run.p50_ms:.1f} ms, p90 {run.p90_ms:.1f}, p99 {run.p99_ms:.1f},"
@@ -263,22 +250,12 @@ class Comparison:
         for copier in self._copiers(0.0):
             if copier is Copier.MM2_TUNED:
                 continue  # its settings are about records
-            with (
-                self._noting_failure(f"idle: {copier.label}", copier) as directory,
-                self._display.bar(copier.label, plan.seconds) as progress,
-            ):
-                run = await run_idle(self._stage, copier, self._new_flow(), plan, directory, progress)
+            with self._noting_failure(f"idle: {copier.label}", copier) as directory:
+                run = await run_idle(self._stage, copier, self._new_flow(), plan, directory)
                 self.results.idles.append(run)
                 self._display.fact(f"{copier.label}: {run.cpu_share:.1%} of a core")
 
-    async def _fill(
-        self,
-        side: Side,
-        topic: str,
-        load: Load,
-        pool: BatchPool,
-        progress: Callable[[float], None],
-    ) -> Backlog:
+    async def _fill(self, side: Side, topic: str, load: Load, pool: BatchPool) -> Backlog:
         await side.create_topic(topic, load.partition_count)
         filled = await replay(
             side.session,
@@ -286,13 +263,13 @@ class Comparison:
             pool,
             partition_count=load.partition_count,
             record_count=load.record_count,
-            progress=progress,
         )
         return Backlog(load=load, topic=topic, records=filled.records)
 
     @contextmanager
     def _noting_failure(self, name: str, copier: Copier) -> Iterator[Path]:
         """A directory for the run; when it fails, the end of the log there tells why."""
+        self._display.fact(copier.label)
         directory = self._directory / f"{copier}-{next(self._numbers)}"
         directory.mkdir(parents=True)
         try:

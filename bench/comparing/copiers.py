@@ -1,10 +1,12 @@
 """The two that are compared: the real MirrorMaker 2 and Twinlog, each as a process tree of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from bench.comparing.results import Copier
 from twinlog.batches import Codec
@@ -29,19 +31,22 @@ _FACTORS = (
 )
 
 
-class RunningCopier(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCopier:
     """What a run needs of a copier that is being started."""
+
+    copier: TwinlogRun | MirrorMaker2
+    start: Callable[[], Coroutine[Any, Any, None]]
+    """Returns once it says that it is ready; it may be copying already. Raises TwinlogError."""
+    stop: Callable[[], Awaitable[None]]
 
     @property
     def pid(self) -> int | None:
         """Root of its process tree; None before there is one."""
-        ...
-
-    async def start(self) -> None:
-        """Return once it says that it is ready; it may be copying already. Raises TwinlogError."""
-        ...
-
-    async def stop(self) -> None: ...
+        try:
+            return self.copier.process.pid
+        except (StateError, ProcessError):
+            return None
 
 
 def copier_properties(
@@ -89,8 +94,17 @@ async def copier_in(
 ) -> AsyncIterator[RunningCopier]:
     """A copier that is not started yet; it has ended at the end."""
     text = render_properties(properties)
-    is_mm2 = copier in (Copier.MM2, Copier.MM2_TUNED)
-    running: RunningCopier = _Mm2(text, directory) if is_mm2 else _Twinlog(text, directory)
+    if copier in (Copier.MM2, Copier.MM2_TUNED):
+        file = directory / "mm2.properties"
+        file.write_text(text)
+        mm2 = MirrorMaker2(file, log_file=directory / "mm2.log", heap_megabytes=_MM2_HEAP_MEGABYTES)
+        start, stop = partial(asyncio.to_thread, mm2.start), partial(asyncio.to_thread, mm2.stop)
+        running = RunningCopier(copier=mm2, start=start, stop=stop)
+    else:
+        twinlog = TwinlogRun(text, directory)
+        running = RunningCopier(
+            copier=twinlog, start=twinlog.start, stop=partial(twinlog.__aexit__, None, None, None)
+        )
     try:
         yield running
     finally:
@@ -107,43 +121,3 @@ async def starting(copier: RunningCopier) -> AsyncIterator[None]:
             start.cancel()
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
-
-
-class _Mm2:
-    def __init__(self, properties: str, directory: Path) -> None:
-        file = directory / "mm2.properties"
-        file.write_text(properties)
-        self._mm2 = MirrorMaker2(
-            file, log_file=directory / "mm2.log", heap_megabytes=_MM2_HEAP_MEGABYTES, quick_start=False
-        )
-
-    @property
-    def pid(self) -> int | None:
-        try:
-            return self._mm2.process.pid
-        except ProcessError:
-            return None
-
-    async def start(self) -> None:
-        await asyncio.to_thread(self._mm2.start)
-
-    async def stop(self) -> None:
-        await asyncio.to_thread(self._mm2.stop)
-
-
-class _Twinlog:
-    def __init__(self, properties: str, directory: Path) -> None:
-        self._run = TwinlogRun(properties, directory)
-
-    @property
-    def pid(self) -> int | None:
-        try:
-            return self._run.process.pid
-        except StateError:
-            return None
-
-    async def start(self) -> None:
-        await self._run.start()
-
-    async def stop(self) -> None:
-        await self._run.__aexit__(None, None, None)

@@ -4,7 +4,6 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -53,7 +52,6 @@ async def run_drain(
     copier: Copier,
     flow: Flow,
     directory: Path,
-    progress: Callable[[float], None],
 ) -> DrainRun:
     """Start the copier on the backlog, measure until all of it is on the target, and stop it.
 
@@ -74,7 +72,7 @@ async def run_drain(
                 more=backlog.load.settings,
             )
             async with copier_in(directory, copier, properties) as running, starting(running):
-                samples = await _sample(stage, backlog, remote_topic, running, meter, progress)
+                samples = await _sample(stage, backlog, remote_topic, running, meter)
         is_whole = samples[-1].records >= backlog.record_count
         copied = await _copied(stage, backlog, remote_topic, is_whole=is_whole)
     finally:
@@ -94,7 +92,6 @@ async def _sample(
     remote_topic: str,
     running: RunningCopier,
     meter: TreeMeter,
-    progress: Callable[[float], None],
 ) -> list[Sample]:
     loop = asyncio.get_running_loop()
     began = changed_at = loop.time()
@@ -112,7 +109,6 @@ async def _sample(
                 target_broker_cpu_seconds=stage.target.brokers.cpu_seconds(),
             )
         )
-        progress(min(records, backlog.record_count))
         if len(samples) == 1 or records != samples[-2].records:
             changed_at = now
         if records >= backlog.record_count and now - changed_at > _QUIET_SECONDS:
@@ -141,7 +137,6 @@ async def _copied(stage: Stage, backlog: Backlog, remote_topic: str, *, is_whole
 # Batches from memory into a topic as fast as the brokers take them: fills the source, and is the ceiling.
 
 _MOST_UNDER_WAY_BYTES = 32 << 20
-_REPORT_EVERY_BATCHES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +159,6 @@ async def replay(
     *,
     partition_count: int,
     record_count: int,
-    progress: Callable[[float], None],
     most_seconds: float = math.inf,
 ) -> Replayed:
     """Send at least `record_count` records, or for `most_seconds`, each batch to the next partition in turn,
@@ -190,10 +184,7 @@ async def replay(
                 oldest, size_bytes = under_way.popleft()
                 await oldest
                 under_way_bytes -= size_bytes
-            if number % _REPORT_EVERY_BATCHES == 0:
-                progress(sent)
         await producer.flush()
-    progress(sent)
     return Replayed(
         records=tuple(records),
         seconds=time.perf_counter() - began,

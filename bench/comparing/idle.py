@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,6 @@ async def put_first_records(stage: Stage, topic: str, partition_count: int) -> N
         pool,
         partition_count=partition_count,
         record_count=partition_count,
-        progress=lambda _: None,
     )
 
 
@@ -67,7 +65,6 @@ async def run_idle(
     flow: Flow,
     plan: IdlePlan,
     directory: Path,
-    progress: Callable[[float], None],
 ) -> IdleRun:
     """A topic of 100 partitions with one record each, long copied. `flow` must be new to these clusters.
 
@@ -96,7 +93,6 @@ async def run_idle(
             while loop.time() < began + plan.seconds:
                 await wait_or_stop(never, _METER_SECONDS)
                 cpu_seconds = meter.cpu_seconds(running.pid, loop.time())
-                progress(loop.time() - began)
             seconds = loop.time() - first_at
     finally:
         await stage.source.delete_topic(topic)

@@ -30,10 +30,6 @@ class LatencyPlan:
     warm_up_seconds: float
     measured_seconds: float
 
-    @property
-    def seconds(self) -> float:
-        return self.warm_up_seconds + self.measured_seconds
-
 
 async def run_latency(
     stage: Stage,
@@ -42,7 +38,6 @@ async def run_latency(
     load: LatencyLoad,
     plan: LatencyPlan,
     directory: Path,
-    progress: Callable[[float], None],
 ) -> LatencyRun:
     """Records at a steady rate through a copier that is warm, seen by a read_committed consumer.
 
@@ -84,7 +79,6 @@ async def run_latency(
                     probe_plan,
                     running,
                     lambda: source.cpu_seconds() + target.cpu_seconds(),
-                    progress,
                 )
     finally:
         for each in topics:
@@ -112,7 +106,6 @@ async def _watch(
     plan: ProbePlan,
     running: RunningCopier,
     brokers_cpu_seconds: Callable[[], float],
-    progress: Callable[[float], None],
 ) -> tuple[ProbeOutcome, float, float]:
     """Run the probe; the outcome, and the CPU shares of the copier and of the brokers while it measured."""
     loop = asyncio.get_running_loop()
@@ -125,7 +118,6 @@ async def _watch(
         limit=_LONGEST_LINE_BYTES,
     )
     meter = TreeMeter()
-    began = loop.time()
     marks: list[tuple[float, float, float]] = []
     try:
         assert process.stdout is not None
@@ -135,7 +127,6 @@ async def _watch(
                 async with asyncio.timeout(_METER_SECONDS):
                     line = (await process.stdout.readline()).decode().strip()
             cpu_seconds = meter.cpu_seconds(running.pid, loop.time())
-            progress(loop.time() - began)
             if line is None:
                 continue
             if line in ("measuring", "measured"):

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
 
 from twinlog.batches import Codec, NewRecord, OutgoingBatch, build_batch
-from twinlog.errors import ConfigError
 
 _SEED = 1
 _FEWEST_RECORDS = 10_000
@@ -86,20 +86,12 @@ def _latency_loads() -> Iterator[LatencyLoad]:
 _FILE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 LOADS = tuple(_loads())
 LATENCY_LOADS = tuple(_latency_loads())
+AnyLoad = TypeVar("AnyLoad", Load, LatencyLoad)
 
 
-def choose_loads(names: Collection[str]) -> Sequence[Load]:
-    """The named loads in the order of `LOADS`; all when none is named. Raises ConfigError."""
-    known = {load.name for load in LOADS}
-    unknown = sorted(set(names) - known)
-    if unknown:
-        raise ConfigError(f"there is no load {unknown[0]!r}: choose from {', '.join(sorted(known))}")
-    return [load for load in LOADS if not names or load.name in names]
-
-
-def choose_latency_loads(names: Collection[str]) -> Sequence[LatencyLoad]:
-    """The named loads in the order of `LATENCY_LOADS`; all when none is named."""
-    return [load for load in LATENCY_LOADS if not names or load.name in names]
+def chosen(loads: Sequence[AnyLoad], names: Collection[str]) -> Sequence[AnyLoad]:
+    """The named loads in their order; all when none is named."""
+    return [load for load in loads if not names or load.name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from bench.distance import distance
 from twinlog.batches import VisibleCounter, read_batches
@@ -127,12 +126,10 @@ async def _side(brokers: BlockingCluster) -> AsyncIterator[Side]:
         yield Side(brokers=brokers, admin=admin, session=session)
 
 
-# What is seen while the benchmark runs: a line per step, a bar for what takes long. On stderr.
+# What is seen while the benchmark runs: a line per step. On stderr.
 
 
 class Display:
-    """Bars on a terminal, plain lines anywhere else."""
-
     def __init__(self) -> None:
         self.console = Console(file=sys.stderr)
 
@@ -144,22 +141,3 @@ class Display:
 
     def failure(self, text: str) -> None:
         self.console.print(f"  [bold red]{text}[/]", highlight=False)
-
-    @contextmanager
-    def bar(self, text: str, total: float) -> Iterator[Callable[[float], None]]:
-        """A bar that ends with the context; call the result with how much is done."""
-        if not self.console.is_terminal:
-            self.fact(text)
-            yield lambda _: None
-            return
-        columns = (
-            TextColumn("  {task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        )
-        # Twice a second: drawing takes CPU time from what is measured.
-        with Progress(*columns, console=self.console, refresh_per_second=2, transient=True) as progress:
-            task = progress.add_task(text, total=total)
-            yield lambda done: progress.update(task, completed=done)
