@@ -4,7 +4,9 @@ Absence is a value (`None` or an enum), never an error.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
 
 
 class TwinlogError(Exception):
@@ -89,3 +91,10 @@ class FatalKafkaError(KafkaError):
     """Retrying does not help: unauthorised, fenced, unsupported, invalid."""
 
     default_reason = "KAFKA_REFUSED"
+
+
+def required(answer: _T | KafkaError) -> _T:
+    """What a cluster said of one thing among many. Raises what it said instead."""
+    if isinstance(answer, KafkaError):
+        raise answer
+    return answer

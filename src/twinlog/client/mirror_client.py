@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from twinlog.config.keys.client import CLUSTER_CLIENT_KEYS
-from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError
+from twinlog.errors import ConfigError, StateError, WireFormatError, required
 from twinlog.filters import compile_java
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, LogReader, OffsetSpec
@@ -180,10 +180,7 @@ class MirrorClient:
                     yield checkpoint
 
     async def _bound(self, partition: TopicPartition, spec: OffsetSpec) -> int:
-        offset = (await self._reading.list_offsets(spec, [partition]))[partition]
-        if isinstance(offset, KafkaError):
-            raise offset
-        return offset
+        return required((await self._reading.list_offsets(spec, [partition]))[partition])
 
     def _require_open(self) -> None:
         if not self._opened:

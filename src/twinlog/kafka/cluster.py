@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.kafka.admin.changes import change, error_of, in_batches
 from twinlog.kafka.admin.settings import AclAdminMixin, ConfigAdminMixin
 from twinlog.kafka.admin.topics import TopicAdminMixin
@@ -191,9 +191,7 @@ class QuotaAdminMixin:
         """An answer with one error code. Raises KafkaError."""
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             answer = await self._wire.send_any(request, doing)
-        error = error_of(self._wire, answer.error_code, answer.error_message, doing)
-        if error is not None:
-            raise error
+        required(error_of(self._wire, answer.error_code, answer.error_message, doing))
         return answer
 
 

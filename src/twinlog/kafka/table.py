@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from twinlog.errors import KafkaError, WireFormatError
+from twinlog.errors import KafkaError, WireFormatError, required
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import KafkaCluster, LogReader, ManagedWriter, OffsetSpec
@@ -21,7 +21,6 @@ from twinlog.model import Record, TopicPartition
 
 K = TypeVar("K")
 V = TypeVar("V")
-T = TypeVar("T")
 
 STALE_SECONDS = 1800.0
 """Half of the time for which a tombstone stays on the topic (`COMPACTED_SOON`). A table that was not loaded
@@ -145,8 +144,8 @@ class Table(Generic[K, V]):
         now = asyncio.get_running_loop().time()
         partition = TopicPartition(self.topic, 0)
         # The log's end, not the last stable offset: an open transaction must not hide rows.
-        start = _told(await self.cluster.list_offsets(OffsetSpec.EARLIEST, [partition]), partition)
-        end, leader_epoch = _told(await self.cluster.log_ends([partition]), partition)
+        start = required((await self.cluster.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition])
+        end, leader_epoch = required((await self.cluster.log_ends([partition]))[partition])
         revision = Revision(found.topic_id, leader_epoch, end)
         place = None if self._place is None else self._place.resume(start, revision, now=now)
         rows = {} if place is None else dict(self.rows)
@@ -319,10 +318,3 @@ class Table(Generic[K, V]):
             reason=error.reason,
             metadata={**error.metadata, "topic": self.topic, "offset": str(record.offset)},
         )
-
-
-def _told(answers: Mapping[TopicPartition, T | KafkaError], partition: TopicPartition) -> T:
-    answer = answers[partition]
-    if isinstance(answer, KafkaError):
-        raise answer
-    return answer

@@ -5,10 +5,10 @@ an unclean election loses records, and an open transaction hides what lies behin
 records. All of them look alike here: the reader stands still before the end. That is a transient error.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
 
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError, required
 from twinlog.kafka.ports import FetchedRecords, LogAdmin, LogReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Record, TopicPartition
@@ -25,13 +25,16 @@ class StandsStillError(TransientKafkaError):
 
 async def log_bounds(admin: LogAdmin, partition: TopicPartition, end: OffsetSpec) -> tuple[int, int]:
     """First offset and end of a log. Raises KafkaError."""
-    bounds: list[int] = []
-    for spec in (OffsetSpec.EARLIEST, end):
-        answer = (await admin.list_offsets(spec, [partition]))[partition]
-        if isinstance(answer, KafkaError):
-            raise answer
-        bounds.append(answer)
-    return bounds[0], bounds[1]
+    start = required((await admin.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition])
+    return start, required((await admin.list_offsets(end, [partition]))[partition])
+
+
+async def known_offsets(
+    admin: LogAdmin, spec: OffsetSpec, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Raises the KafkaError of any of them."""
+    found = await admin.list_offsets(spec, partitions) if partitions else {}
+    return {partition: required(answer) for partition, answer in found.items()}
 
 
 async def committed_records(

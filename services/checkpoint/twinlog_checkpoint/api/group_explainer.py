@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.filters import FilterOutcome, FilterVerdict
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import GroupAdmin, GroupDescription
@@ -259,7 +259,4 @@ def _refusal(parts: FlowParts, partition: TopicPartition) -> str | None:
 async def _described(admin: GroupAdmin, group: str, alias: str) -> GroupDescription:
     """Raises KafkaError."""
     async with deadline(ANSWER_SECONDS, f"describe group {group}", alias=alias):
-        answer = (await admin.describe_groups([group]))[group]
-    if isinstance(answer, KafkaError):
-        raise answer
-    return answer
+        return required((await admin.describe_groups([group]))[group])

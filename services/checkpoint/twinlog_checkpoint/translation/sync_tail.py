@@ -8,7 +8,7 @@ from random import random
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError, TwinlogError, WireFormatError
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError, required
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import KafkaCluster, LogWriter, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
@@ -160,9 +160,7 @@ class SyncTail:
         seconds = SAME_TOPIC_SECONDS if seen_records else SAME_TOPIC_IDLE_SECONDS
         if not self._topic_id or not (self._failed or now - self._id_known_at >= seconds):
             return False
-        described = (await self.cluster.describe_topics([self.topic]))[self.topic]
-        if isinstance(described, KafkaError):
-            raise described
+        described = required((await self.cluster.describe_topics([self.topic]))[self.topic])
         self._id_known_at = now
         return described.topic_id != self._topic_id
 

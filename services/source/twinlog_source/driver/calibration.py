@@ -17,7 +17,7 @@ import structlog
 
 from twinlog.batches import NewRecord, build_batch
 from twinlog.clock import Clock
-from twinlog.errors import StateError, TwinlogError
+from twinlog.errors import StateError, TwinlogError, required
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.ports import KafkaCluster, NewTopic, TopicAdmin
@@ -92,9 +92,7 @@ async def calibrate(
     speeds: list[tuple[int, float]] = []
     try:
         # Also what is not answered in time may have created it.
-        failure = (await target.create_topics([new]))[topic]
-        if failure is not None:
-            raise failure
+        required((await target.create_topics([new]))[topic])
         target_seconds = await _round_trip(target, topic, clock)
         for slots in SLOTS:
             rounds = max(1, most_bytes // len(SLOTS) // slots // ROUND_BYTES)
@@ -110,8 +108,7 @@ async def calibrate(
     finally:
         async with deadline(_CALL_SECONDS, f"delete {topic}"):
             refused = (await target.delete_topics([topic]))[topic]
-    if refused is not None:
-        raise refused
+    required(refused)
     return Calibration(source_seconds=source_seconds, target_seconds=target_seconds, bytes_per_second=speeds)
 
 

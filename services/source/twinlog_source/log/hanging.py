@@ -29,7 +29,7 @@ from typing import Protocol
 import structlog
 
 from twinlog.batches import Batch
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError, required
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import (
@@ -117,9 +117,8 @@ class TakeOver:
                 transaction_timeout_seconds=self.transaction_timeout_seconds,
             )
         ).items():
-            if isinstance(answer, KafkaError):
-                raise answer
-            holders[answer.producer_id] = transactional_id, answer
+            holder = required(answer)
+            holders[holder.producer_id] = transactional_id, holder
         hanging = await self._hanging(holders.keys(), copies)
         if hanging:
             await self._end(hanging, holders, copies, committed)

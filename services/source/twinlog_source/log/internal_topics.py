@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from twinlog.errors import FatalKafkaError, KafkaError
+from twinlog.errors import FatalKafkaError, KafkaError, required
 from twinlog.kafka.admin.compacted_topic import TopicMaking, compact_soon, ensure_compacted_topic
 from twinlog.kafka.ports import KafkaCluster, TopicAdmin, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
@@ -64,10 +64,7 @@ class InternalTopics:
         # Another name is that of a Connect cluster's topic, which has other connectors' positions, too.
         if made is TopicMaking.EXISTED and storage.topic == source_offsets_topic(self.flow.flow.source):
             await compact_soon(self.target, storage.topic, leave=storage.topic_configs)
-        described = await self._described()
-        if isinstance(described, KafkaError):
-            raise described
-        return described
+        return required(await self._described())
 
     async def _described(self) -> TopicDescription | KafkaError:
         topic = self.flow.settings.offset_storage.topic

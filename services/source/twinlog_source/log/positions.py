@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from twinlog.clock import Clock, SystemClock
-from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
+from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError, required
 from twinlog.kafka.ports import LogReader, OffsetSpec, TopicDescription
 from twinlog.kafka.whole_logs import StandsStillError, read_to
 from twinlog.model import Record, TopicPartition
@@ -238,9 +238,9 @@ class PositionsLog:
         self._look_for_silence(began_at_ms)
         starts = await self.list_offsets(OffsetSpec.EARLIEST, partitions)
         ends = await self.list_offsets(end, partitions)
-        await self._notice_lost_tails({each: _known(ends[each]) for each in partitions}, end)
+        await self._notice_lost_tails({each: required(ends[each]) for each in partitions}, end)
         for partition in partitions:
-            await self._read(partition, _known(starts[partition]), _known(ends[partition]))
+            await self._read(partition, required(starts[partition]), required(ends[partition]))
         self.is_read = bool(partitions)
         self._read_at_ms = began_at_ms
 
@@ -251,7 +251,7 @@ class PositionsLog:
         if spec is not OffsetSpec.LATEST:
             # A last stable offset may lie before what was read although nothing is lost.
             latest = await self.list_offsets(OffsetSpec.LATEST, short)
-            ends = {each: _known(latest[each]) for each in short}
+            ends = {each: required(latest[each]) for each in short}
         for each in short:
             number = each.partition
             if ends[each] >= self._next[number]:
@@ -284,7 +284,7 @@ class PositionsLog:
                 self._take_all(fetched.records, number)
                 offset = self._next[number] = fetched.next_offset
         except StandsStillError as error:
-            latest = _known((await self.list_offsets(OffsetSpec.LATEST, [partition]))[partition])
+            latest = required((await self.list_offsets(OffsetSpec.LATEST, [partition]))[partition])
             if latest < end:
                 raise  # The log has lost its tail meanwhile.
             raise TransientKafkaError(
@@ -377,9 +377,3 @@ class PositionsLog:
             self._positions.pop(partition, None)
         else:
             self._positions[partition] = position
-
-
-def _known(answer: int | KafkaError) -> int:
-    if isinstance(answer, KafkaError):
-        raise answer
-    return answer

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from twinlog.config import load
-from twinlog.errors import ConfigError, KafkaError
+from twinlog.errors import ConfigError, required
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.whole_logs import log_bounds, read_to
@@ -86,9 +86,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
     async def _ranges(self) -> list[InputPartition]:
         end_spec = OffsetSpec.LAST_STABLE if self._read_committed else OffsetSpec.LATEST
         async with open_cluster(self._alias, self._client) as cluster:
-            found = (await cluster.describe_topics([self._topic]))[self._topic]
-            if isinstance(found, KafkaError):
-                raise found
+            found = required((await cluster.describe_topics([self._topic]))[self._topic])
             numbers = range(found.partition_count) if self._only is None else [int(self._only)]
             ranges: list[InputPartition] = []
             for at in (TopicPartition(self._topic, number) for number in numbers):

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
 
 from twinlog.batches.header import BatchHeader
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError, required
 from twinlog.kafka.ports import LogEnd, OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, epoch_ends
 from twinlog.kafka.raw.leaders import answered, leader_topic_ids
@@ -175,9 +175,7 @@ class CopyTails:
             raise error
         tails: dict[TopicPartition, Tail | KafkaError] = {}
         await self.read({partition: ReadEnd(foreign_at)}, tails.__setitem__)
-        end = tails[partition]
-        if isinstance(end, KafkaError):
-            raise end
+        end = required(tails[partition])
         if lost_since is not None and end.leader_epoch is not None:
             log_end, asked = LogEnd(end.end, end.leader_epoch), ReadEnd(foreign_at, lost_since)
             lost_from = await self._may_be_lost_from(partition, asked, log_end)
@@ -248,11 +246,9 @@ class CopyTails:
             known = end.leader_epoch - 1
         if known is None or known >= end.leader_epoch:
             return end.offset
-        (ended,) = (
-            await epoch_ends(self._session, {partition: known}, timeout_seconds=self._timeout_seconds)
-        ).values()
-        if isinstance(ended, KafkaError):
-            raise ended
+        asked_epoch = {partition: known}
+        ends = await epoch_ends(self._session, asked_epoch, timeout_seconds=self._timeout_seconds)
+        ended = required(ends[partition])
         return min(ended.end_offset, end.offset) if ended.end_offset >= 0 else end.offset
 
     async def _foreign_beginning(self, partition: TopicPartition, end: int) -> int | None:

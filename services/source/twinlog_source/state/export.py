@@ -17,7 +17,7 @@ from twinlog.errors import ConfigError, KafkaError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.kafka.whole_logs import records_to
+from twinlog.kafka.whole_logs import known_offsets, records_to
 from twinlog.model import Flow, Record, TopicPartition
 from twinlog.policy.internal_topics import HostedTopic, configsync_topic, failover_topic
 from twinlog.service.owner.membership import services_of
@@ -133,18 +133,6 @@ async def all_records(cluster: KafkaCluster, topic: str) -> AsyncIterator[Record
 
 patient_records = partial(records_to, max_bytes=4 << 20, patience_seconds=60.0)
 """Waits for as long as a transaction may be open."""
-
-
-async def known_offsets(
-    cluster: KafkaCluster, spec: OffsetSpec, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """Raises the KafkaError of any of them."""
-    found: dict[TopicPartition, int] = {}
-    for partition, answer in (await cluster.list_offsets(spec, partitions) if partitions else {}).items():
-        if isinstance(answer, KafkaError):
-            raise answer
-        found[partition] = answer
-    return found
 
 
 async def newest(records: AsyncIterator[Record]) -> list[Record]:

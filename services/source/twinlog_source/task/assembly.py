@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.kafka.clients import aiokafka_client_options, fetch_options
 from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import OffsetSpec
@@ -181,9 +181,7 @@ async def open_copier(
             ]
             ids = await leader_topic_ids(target, there, timeout_seconds=CALL_TIMEOUT_SECONDS)
             for written, topic_id in ids.items():
-                if isinstance(topic_id, KafkaError):
-                    raise topic_id
-                target_topic_ids[written.topic] = topic_id
+                target_topic_ids[written.topic] = required(topic_id)
             return found
 
         def unexplained(copy: PartitionCopy, begin: int, end: int) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from twinlog.batches.header import HIGHEST_OFFSET
 from twinlog.batches.prepared import NOT_YET
-from twinlog.errors import KafkaError, TwinlogError, WireFormatError
+from twinlog.errors import KafkaError, TwinlogError, WireFormatError, required
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
@@ -135,10 +135,7 @@ class Origins:
         await confirm()
         ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
         for partition, copy in at_end.items():
-            end = ends[copy]
-            if isinstance(end, KafkaError):
-                raise end
-            new[partition] = self._with_end(new[partition], end)
+            new[partition] = self._with_end(new[partition], required(ends[copy]))
         await journal.record_all(new.values())
         for fact in new.values():
             self.control.record(fact)

@@ -5,10 +5,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from twinlog.config import ClientConfig, Configuration
-from twinlog.errors import ConfigError, KafkaError
+from twinlog.errors import ConfigError, KafkaError, required
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import known_offsets
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
@@ -78,8 +79,8 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
                 raise ConfigError(f"--until: the source has no partition {unknown[0]}")
             partitions = sorted(until.offsets)
         # Not the last stable offset: records behind an open transaction were acknowledged, too.
-        ends = await _offsets(source, OffsetSpec.LATEST, partitions)
-        starts = await _offsets(source, OffsetSpec.EARLIEST, partitions)
+        ends = await known_offsets(source, OffsetSpec.LATEST, partitions)
+        starts = await known_offsets(source, OffsetSpec.EARLIEST, partitions)
         if until.offsets:
             for partition, end in ends.items():
                 if until.offsets[partition] > end:
@@ -90,7 +91,10 @@ async def find_ends(configuration: Configuration, flow: Flow, topics: Collection
             ends = {partition: until.offsets[partition] for partition in partitions}
         elif until.timestamp_ms is not None:
             found = await source.offsets_for_times(dict.fromkeys(partitions, until.timestamp_ms))
-            ends = {partition: _earlier(found[partition], end) for partition, end in ends.items()}
+            ends = {
+                partition: end if (offset := required(found[partition])) is None else min(offset, end)
+                for partition, end in ends.items()
+            }
         without_copy = await _without_copy(target, selector, ends)
     ids = {name: topic.topic_id for name, topic in described.items()}
     return Ends(ends=ends, starts=starts, topic_ids=ids, without_copy=without_copy)
@@ -147,26 +151,4 @@ def _is_gone(found: TopicDescription | KafkaError, topic_id: str) -> bool:
 
 
 async def _described(source: KafkaCluster, names: Collection[str]) -> dict[str, TopicDescription]:
-    described = {}
-    for name, topic in (await source.describe_topics(names)).items():
-        if isinstance(topic, KafkaError):
-            raise topic
-        described[name] = topic
-    return described
-
-
-async def _offsets(
-    source: KafkaCluster, spec: OffsetSpec, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, int]:
-    found = {}
-    for partition, answer in (await source.list_offsets(spec, partitions)).items():
-        if isinstance(answer, KafkaError):
-            raise answer
-        found[partition] = answer
-    return found
-
-
-def _earlier(found: int | KafkaError | None, end: int) -> int:
-    if isinstance(found, KafkaError):
-        raise found
-    return end if found is None else min(found, end)
+    return {name: required(topic) for name, topic in (await source.describe_topics(names)).items()}

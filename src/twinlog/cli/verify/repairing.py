@@ -15,7 +15,7 @@ from twinlog.cli.common.names import flow_name, who
 from twinlog.cli.common.pasteable import pasteable
 from twinlog.cli.source.client import every_partition, list_flows, parse_scope
 from twinlog.cli.verify.options import engine, verified
-from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError
+from twinlog.errors import KafkaError, StateError, TransientKafkaError, TwinlogError, required
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import ConfigSource, KafkaCluster, NewTopic
 from twinlog.kafka.reasons import KafkaReason
@@ -46,12 +46,8 @@ class TopicAgain:
 
 async def topic_as_it_is(cluster: KafkaCluster, name: str) -> TopicAgain:
     """Raises KafkaError."""
-    found = (await cluster.describe_topics([name]))[name]
-    if isinstance(found, KafkaError):
-        raise found
-    entries = (await cluster.describe_topic_configs([name]))[name]
-    if isinstance(entries, KafkaError):
-        raise entries
+    found = required((await cluster.describe_topics([name]))[name])
+    entries = required((await cluster.describe_topic_configs([name]))[name])
     configs = {
         entry.name: entry.value
         for entry in entries

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.kafka.ports import ConfigAdmin, ConfigChange, ConfigEntry, ConfigSource, NewTopic, TopicAdmin
 from twinlog.kafka.reasons import KafkaReason
 
@@ -93,9 +93,7 @@ async def compact_soon(admin: ConfigAdmin, name: str, *, leave: Collection[str] 
     stays as it is: that is a warning in the log, and never an error."""
     try:
         entries = (await admin.describe_topic_configs([name], keys=list(COMPACTED_SOON)))[name]
-        if isinstance(entries, KafkaError):
-            raise entries
-        for key, value in missing_settings(entries).items():
+        for key, value in missing_settings(required(entries)).items():
             if key not in leave:
                 changes = {name: [ConfigChange(name=key, value=value)]}
                 refused = (await admin.alter_topic_configs(changes))[name]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError, required
 from twinlog.kafka.admin.changes import Outcome, change, error_of, in_batches
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import deadline
@@ -78,9 +78,7 @@ class AclAdminMixin:
             answer = await self._wire.send_any(SchemaRequest("describe_acls", _VERSIONS, asked), doing)
         if answer.error_code == ErrorCode.security_disabled:
             return None
-        error = error_of(self._wire, answer.error_code, answer.error_message, doing)
-        if error is not None:
-            raise error
+        required(error_of(self._wire, answer.error_code, answer.error_message, doing))
         return from_wire(answer.resources)
 
     async def create_acls(self, bindings: Collection[AclBinding]) -> Mapping[AclBinding, KafkaError | None]:
@@ -216,10 +214,7 @@ class ConfigAdminMixin:
         async with deadline(self._wire.timeout_seconds, doing, alias=self._wire.alias):
             node_id = await self._wire.any_node(doing)
             answer = await self._wire.send(node_id, _describe_configs(_BROKER, [str(node_id)], ()), doing)
-        (told,) = (self._config_entries(result, doing) for result in answer.results)
-        if isinstance(told, KafkaError):
-            raise told
-        return told
+        return required(self._config_entries(answer.results[0], doing))
 
     def _config_entries(self, result: Any, doing: str) -> list[ConfigEntry] | KafkaError:
         return error_of(self._wire, result.error_code, result.error_message, doing) or [

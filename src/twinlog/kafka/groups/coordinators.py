@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from twinlog.backoff import backoff_seconds
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.deadline import bounded, pause
 from twinlog.kafka.errors import TIMEOUT, UNSUPPORTED, from_code, from_reason
@@ -48,10 +48,7 @@ class GroupCoordinators:
 
     async def node(self, group_id: str, doing: str) -> int:
         """The node id of the group's coordinator. Raises KafkaError."""
-        node = (await self.nodes((group_id,), doing))[group_id]
-        if isinstance(node, KafkaError):
-            raise node
-        return node
+        return required((await self.nodes((group_id,), doing))[group_id])
 
     async def nodes(self, group_ids: Collection[str], doing: str) -> dict[str, int | KafkaError]:
         """The node id of each group's coordinator, or its error; one request for many groups. Raises

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.kafka.ports import EpochEnd, LogEnd, OffsetSpec
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.frames import INT32, Frame, string, take_int32, take_string
@@ -310,10 +310,7 @@ async def list_offsets(
 
 async def list_offset(session: DataClientPool, spec: OffsetSpec, partition: TopicPartition) -> int:
     """As `list_offsets`, of one partition. Raises KafkaError."""
-    offset = (await list_offsets(session, spec, [partition]))[partition]
-    if isinstance(offset, KafkaError):
-        raise offset
-    return offset
+    return required((await list_offsets(session, spec, [partition]))[partition])
 
 
 async def look_up_offsets(

@@ -8,7 +8,7 @@ they are; between copied records, only the source service knows.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, required
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, CopyStates
 from twinlog_checkpoint.moves.planning.plan import ForeignRange
@@ -43,9 +43,7 @@ class RecordsOnlyHere:
         copies = await self.copy_states.of(away.flow) if behind and away is not None else CopyReport()
         found: dict[SourcePosition, int] = {}
         for place in places:
-            log, stop = bounds.get(place.partition), first.get(place.partition)
-            if isinstance(log, KafkaError):
-                raise log
+            log, stop = required(bounds.get(place.partition)), first.get(place.partition)
             if log is not None and stop is not None:
                 if stop == NOT_KNOWN:
                     # What is copied from now on is there.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from twinlog.clock import Clock
-from twinlog.errors import ConflictError, KafkaError
+from twinlog.errors import ConflictError, KafkaError, required
 from twinlog.kafka.ports import CommittedOffset, GroupAdmin
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
@@ -80,9 +80,7 @@ async def verify(cluster: GroupAdmin, partitions: Sequence[MovePartition]) -> No
     written = writes(partitions)
     held = await cluster.group_offsets(written) if written else {}
     for group, entries in written.items():
-        offsets = held[group]
-        if isinstance(offsets, KafkaError):
-            raise offsets
+        offsets = required(held[group])
         for entry in entries:
             found = offsets.get(entry.to_partition) if entry.to_partition is not None else None
             if found is None or found.next_offset < (entry.to_offset or 0):

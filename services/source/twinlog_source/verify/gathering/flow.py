@@ -17,7 +17,7 @@ from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, Par
 from twinlog.comparison.sides import EndsNow, of_anybody
 from twinlog.config import Configuration, FlowConfig
 from twinlog.config.client_settings import ClientConfig
-from twinlog.errors import KafkaError, TwinlogError
+from twinlog.errors import KafkaError, TwinlogError, required
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
@@ -269,19 +269,14 @@ class GatheredFlow:
 
     async def target_end(self, copy: TopicPartition, spec: OffsetSpec = OffsetSpec.LAST_STABLE) -> int:
         """The present end of the copy, for its readers or for its writers. Raises KafkaError."""
-        answer = (await self.target.list_offsets(spec, [copy]))[copy]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
+        return required((await self.target.list_offsets(spec, [copy]))[copy])
 
     async def ends_now(self, partition: TopicPartition) -> EndsNow:
         """Raises KafkaError."""
         copy_end = await self.target_end(self.copy_of(partition))
         log = self.topics.log_of(partition)
-        answer = (await self.source.list_offsets(self.source_end, [log]))[log]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return EndsNow(source=answer, target=copy_end)
+        source_end = (await self.source.list_offsets(self.source_end, [log]))[log]
+        return EndsNow(source=required(source_end), target=copy_end)
 
     def copy_of(self, partition: TopicPartition) -> TopicPartition:
         return self.topics.copy_of(partition)
@@ -362,12 +357,9 @@ class GatheredFlow:
             return dict.fromkeys(logs, instant.offset)
         assert instant.timestamp_ms is not None
         found = await self.source.offsets_for_times(dict.fromkeys(logs.values(), instant.timestamp_ms))
-        refused = next((answer for answer in found.values() if isinstance(answer, KafkaError)), None)
-        if refused is not None:
-            raise refused
         # None: no record is that young, so the range begins or ends at the end.
         return {
-            partition: AFTER_ALL if (answer := found[log]) is None else int(answer)  # type: ignore[arg-type]
+            partition: AFTER_ALL if (offset := required(found[log])) is None else offset
             for partition, log in logs.items()
         }
 

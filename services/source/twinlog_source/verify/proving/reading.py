@@ -14,7 +14,7 @@ from twinlog.batches.transformed import ChangeRecords, RouteRecords
 from twinlog.comparison.model import Side
 from twinlog.comparison.sides import Chunk, Extended, KeptChunks, View, of_anybody
 from twinlog.config.client_settings import ClientConfig
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError, TransientKafkaError, required
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.raw import BatchReader, DataClientPool, list_offsets
@@ -223,9 +223,7 @@ class PartitionLog:
     async def _beyond(self, offset: int, error: KafkaError) -> Chunk:
         """Retention removed the offset meanwhile; or the log ends before it, and nothing follows."""
         starts = await list_offsets(self.session, OffsetSpec.EARLIEST, [self.partition])
-        start = starts[self.partition]
-        if isinstance(start, KafkaError):
-            raise start
+        start = required(starts[self.partition])
         if start <= offset:
             raise error
         chunk = await self._fetch_once(start)
@@ -288,10 +286,7 @@ def offset_for_time(look_up: _LookUp, partition: TopicPartition) -> OffsetForTim
     """None: no record is that young. Raises KafkaError."""
 
     async def offset(timestamp_ms: int) -> int | None:
-        found = (await look_up({partition: max(0, timestamp_ms)}))[partition]
-        if isinstance(found, KafkaError):
-            raise found
-        return found
+        return required((await look_up({partition: max(0, timestamp_ms)}))[partition])
 
     return offset
 
