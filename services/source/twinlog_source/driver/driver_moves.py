@@ -8,17 +8,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, NotFoundError, StateError, TwinlogError
 from twinlog.kafka.deadline import deadline
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap, SourceBounds, passed_over
-from twinlog_source.log.journal import COMMAND_SECONDS, Journal, Ledger
-from twinlog_source.partitions.events import BeginningRefused, Begun, CopyChanged, Event, Moved
+from twinlog_source.log.journal import COMMAND_SECONDS
+from twinlog_source.partitions.events import BeginningRefused, Begun, CopyChanged, Moved
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.copy_modes import CopyModes
+from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.new_copies import CopyChanges
 
 
@@ -40,16 +39,12 @@ class MoveOrder:
 class DriverMoves:
     """For the owner of the flow."""
 
-    flow: Flow
-    table: PartitionTable
-    journal: Journal
-    ledger: Ledger
+    book: FlowBook
     changes: CopyChanges
     modes: CopyModes
     confirm: Callable[[], Awaitable[None]]
     """Raises KafkaError when this process no longer owns the flow; called before anything is written, because
     nothing fences the driver's own writer: the process may have slept."""
-    clock: Clock
     ordered: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when moves wait: the running epoch has to end."""
     _orders: list[MoveOrder] = field(default_factory=list)
@@ -73,7 +68,7 @@ class DriverMoves:
         if not self._orders:
             self.ordered.clear()
             return
-        async with deadline(COMMAND_SECONDS, "check who owns the flow", alias=self.flow.target):
+        async with deadline(COMMAND_SECONDS, "check who owns the flow", alias=self.book.flow.flow.target):
             await self.confirm()
         while self._orders:
             order = self._orders.pop(0)
@@ -91,14 +86,14 @@ class DriverMoves:
 
     async def _refusal(self, order: MoveOrder, topics: Topics) -> TwinlogError | None:
         """Why the partition cannot be moved. A copy that has not begun begins there, if it may."""
-        row = self.table.rows.get(order.partition)
+        row = self.book.table.rows.get(order.partition)
         if row is None:
-            words = f"{self.flow} does not copy {order.partition} any more"
+            words = f"{self.book.flow.flow} does not copy {order.partition} any more"
             return NotFoundError(words, reason="PARTITION_UNKNOWN")
         if row.copy is None and not row.stored:
             return await self._begin_at(row, order.position, topics)
         topic = topics.get(order.partition.topic)
-        fact = None if topic is None else self.changes.marks.copy_of(order.partition, topic)
+        fact = None if topic is None else self.book.marks.copy_of(order.partition, topic)
         if row.copy is None and fact is not None and fact.preserved:
             words = f"{order.partition} was not moved: how its copy goes on is not decided yet: try again"
             return StateError(words, reason="POSITION_NOT_MOVED")
@@ -113,26 +108,26 @@ class DriverMoves:
         return None
 
     async def _move(self, order: MoveOrder) -> None:
-        row, position = self.table.rows[order.partition], order.position
+        row, position = self.book.table.rows[order.partition], order.position
         before, lost_from = row.position, _lost_from(row)
         gaps = self._gaps(order, before, lost_from)
-        async with deadline(COMMAND_SECONDS, "store a position", alias=self.flow.target):
+        async with deadline(COMMAND_SECONDS, "store a position", alias=self.book.flow.flow.target):
             # Write the gaps first. After a crash in between, a gap may be listed that was not left out, but
             # never the other way round.
-            written = await self.ledger.write_all(gaps)
+            written = await self.book.ledger.write_all(gaps)
             if row.is_preserved and lost_from is not None:
                 await self.changes.end(row, lost_from, position)
             elif row.is_preserved and before is not None and position > before:
                 await self.changes.leave_out(row, skip_from(row), position)
-            await self.journal.position(order.partition, position)
+            await self.book.journal.position(order.partition, position)
         for gap in written:
-            self.ledger.enter(gap)
-        self._note(Moved(partition=order.partition, position=position))
+            self.book.ledger.enter(gap)
+        self.book.note(Moved(partition=order.partition, position=position))
 
     def _gaps(self, order: MoveOrder, before: int | None, lost_from: int | None) -> list[Gap]:
         if before is None:
             return []
-        now_ms = self.clock.now_ms()
+        now_ms = self.book.clock.now_ms()
         gaps = passed_over(
             order.partition,
             from_offset=before,
@@ -156,20 +151,17 @@ class DriverMoves:
         """Begin a copy at this position, with the source's offsets where possible; return why it may not
         begin."""
         before = row.position
-        self._note(Begun(partition=row.partition, position=position))
+        self.book.note(Begun(partition=row.partition, position=position))
         try:
             await self.modes.decide(topics, only=row.partition)
         except (TwinlogError, asyncio.CancelledError):
-            self._note(CopyChanged(partition=row.partition, copy=None))
-            self._note(BeginningRefused(partition=row.partition, before=before))
+            self.book.note(CopyChanged(partition=row.partition, copy=None))
+            self.book.note(BeginningRefused(partition=row.partition, before=before))
             raise
         if row.copy is not None or row.blocker is None:
             return None
-        self._note(BeginningRefused(partition=row.partition, before=before))
+        self.book.note(BeginningRefused(partition=row.partition, before=before))
         return FatalKafkaError(row.blocker.message, reason=row.blocker.reason)
-
-    def _note(self, event: Event) -> None:
-        self.table.apply(event, self.clock.monotonic())
 
 
 def uncertain(order: MoveOrder, why: str) -> StateError:

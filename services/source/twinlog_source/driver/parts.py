@@ -9,8 +9,8 @@ from twinlog_source.log.journal import Ledger, TopicIdentities
 from twinlog_source.partitions.assignments import TaskOrders
 from twinlog_source.topics.common_search import CommonLogs
 from twinlog_source.topics.copy_modes import CopyModes
+from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.new_copies import CopyChanges, NewCopies
-from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.source_ends import SourceLogs
 from twinlog_source.topics.start_positions import PositionFinder
 from twinlog_source.topics.target_logs import TargetLogs
@@ -22,59 +22,54 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
-    ledger: Ledger
+    book: FlowBook
     orders: TaskOrders
-    marks: TopicIdentities
     wanted: WantedTopics
     finder: PositionFinder
     source_logs: SourceLogs
     target_logs: TargetLogs
     changes: CopyChanges
     modes: CopyModes
-    origins: Origins
     moves: DriverMoves
 
 
 def assemble_parts(state: "FlowState") -> FlowParts:
-    flow, table, journal, clock = state.flow, state.table, state.journal, state.clock
-    positions, source, target, origins = state.positions, state.source, state.target, state.origins
-    control, exactly_once = positions.control, flow.settings.exactly_once
+    flow, journal, positions, origins = state.flow, state.journal, state.positions, state.origins
     transforms = TopicTransforms(flow.transforms, flow.flow.source) if flow.transforms else None
-    ledger = Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=state.on_gap)
-    marks = TopicIdentities(flow=flow.flow, control=control, journal=journal)
-    changes = CopyChanges(rule=flow.offsets, table=table, marks=marks, journal=journal, clock=clock)
+    book = FlowBook(
+        flow=flow,
+        source=state.source,
+        target=state.target,
+        table=state.table,
+        positions=positions,
+        journal=journal,
+        ledger=Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=state.on_gap),
+        marks=TopicIdentities(flow=flow.flow, control=positions.control, journal=journal),
+        clock=state.clock,
+    )
+    changes = CopyChanges(rule=flow.offsets, book=book)
     wanted = WantedTopics(
         flow=flow.flow,
         decisions=state.decisions,
-        source=source,
+        source=state.source,
         positions=positions,
-        table=table,
-        target_topics=TargetTopics(target=target, table=table),
-        clock=clock,
+        table=state.table,
+        target_topics=TargetTopics(target=state.target, table=state.table),
+        clock=state.clock,
         flows=state.flows,
     )
     modes = CopyModes(
-        rule=flow.offsets,
-        exactly_once=exactly_once,
-        table=table,
-        marks=marks,
-        journal=journal,
-        ledger=ledger,
+        book=book,
         producers=state.ownership.producers,
-        probe=state.probe,
         new_copies=NewCopies(
-            rule=flow.offsets,
-            exactly_once=exactly_once,
-            marks=marks,
+            book=book,
             starts=state.starts,
-            source=source,
-            target=target,
             probe=state.probe,
             common_logs=CommonLogs(
-                source=source,
-                target=target,
+                source=state.source,
+                target=state.target,
                 read_committed=flow.settings.read_committed,
-                clock=clock,
+                clock=state.clock,
             ),
             is_both_ways=origins.is_both_ways,
             read_origins=origins.read,
@@ -84,53 +79,23 @@ def assemble_parts(state: "FlowState") -> FlowParts:
         transform_problem=state.transform_check.problem_of,
         routes_records=transforms.routes_records if transforms else lambda _: False,
         transform_of=transforms.digest if transforms else lambda _: "",
-        clock=clock,
     )
     return FlowParts(
-        ledger=ledger,
+        book=book,
         orders=TaskOrders(
-            table=table,
-            control=control,
+            table=state.table,
+            control=positions.control,
             rule=flow.offsets,
-            exactly_once=exactly_once,
+            exactly_once=flow.settings.exactly_once,
             keeps_names=origins.keeps_names,
             is_both_ways=origins.is_both_ways,
             weight=flow.weight,
         ),
-        marks=marks,
         wanted=wanted,
-        finder=PositionFinder(
-            table=table,
-            positions=positions,
-            starts=state.starts,
-            marks=marks,
-            reset=flow.settings.auto_offset_reset,
-            clock=clock,
-        ),
-        source_logs=SourceLogs(
-            table=table, marks=marks, positions=positions, journal=journal, ledger=ledger, clock=clock
-        ),
-        target_logs=TargetLogs(
-            target=target,
-            table=table,
-            marks=marks,
-            positions=positions,
-            journal=journal,
-            ledger=ledger,
-            starts=state.starts,
-            clock=clock,
-        ),
+        finder=PositionFinder(book=book, starts=state.starts, reset=flow.settings.auto_offset_reset),
+        source_logs=SourceLogs(book=book),
+        target_logs=TargetLogs(book=book, starts=state.starts),
         changes=changes,
         modes=modes,
-        origins=origins,
-        moves=DriverMoves(
-            flow=flow.flow,
-            table=table,
-            journal=journal,
-            ledger=ledger,
-            changes=changes,
-            modes=modes,
-            confirm=state.confirm,
-            clock=clock,
-        ),
+        moves=DriverMoves(book=book, changes=changes, modes=modes, confirm=state.confirm),
     )

@@ -32,7 +32,6 @@ from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.assignments import TaskOrders, limits_differ
 from twinlog_source.partitions.events import (
     EpochEnded,
-    Event,
     LogReread,
     TopicsChosen,
 )
@@ -91,7 +90,7 @@ class FlowState:
             flow=self.flow, decisions=self.decisions, table=routes_of(self.flow.flow, self.target)
         )
         self._parts = assemble_parts(self)
-        self.ledger, self.orders = self._parts.ledger, self._parts.orders
+        self.ledger, self.orders = self._parts.book.ledger, self._parts.orders
         self.target_logs = self._parts.target_logs
 
     @property
@@ -238,12 +237,12 @@ class FlowState:
             leader_epochs=self.control.leader_epochs,
             wrote_nothing=self.positions.nothing_written,
         )
-        self._note(reread)
+        self._parts.book.note(reread)
         self._parts.changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last task ended in order, so its report is on the log."""
-        self._note(EpochEnded(partitions=partitions))
+        self._parts.book.note(EpochEnded(partitions=partitions))
         self._parts.changes.take_ended()
 
     # ------------------------------------------------------------------------------------------ topics
@@ -257,13 +256,13 @@ class FlowState:
         self.topics = await self._parts.wanted.now()
         partitions = copyable_partitions(self.topics)
         targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
-        self._note(TopicsChosen(targets=targets, owned=owned))
+        self._parts.book.note(TopicsChosen(targets=targets, owned=owned))
         recreated = self._parts.source_logs.was_recreated(self.topics)
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
             await self._restart_recreated()
-        await self._parts.marks.record_new(self.topics)
+        await self._parts.book.marks.record_new(self.topics)
         await self._parts.finder.find(self.topics)
         self._parts.changes.take_ended()
         self._parts.modes.look_again(self.target_logs.recreated(self.topics))
@@ -349,6 +348,3 @@ class FlowState:
     def assignment(self, partition: TopicPartition) -> TaskAssignment:
         """The assignment of a partition whose position is known."""
         return self.orders.assignment(partition, self.topics[partition.topic], now=self.clock.monotonic())
-
-    def _note(self, event: Event) -> None:
-        self.table.apply(event, self.clock.monotonic())

@@ -9,15 +9,12 @@ from dataclasses import astuple, dataclass, field, replace
 
 import structlog
 
-from twinlog.clock import Clock
 from twinlog.config import OffsetsMode
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.model import TopicPartition
-from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import PRESERVED, CopyFact, ForeignFact, TransformsFact, TransformStart
 from twinlog_source.log.gaps import lost_with_target
-from twinlog_source.log.journal import Journal, Ledger, TopicIdentities
 from twinlog_source.log.producers import Producers
 from twinlog_source.partitions.copy_mode import (
     CommonLog,
@@ -31,20 +28,14 @@ from twinlog_source.partitions.events import (
     Begun,
     CopyChanged,
     CopyDecided,
-    Event,
     ForeignKnown,
-    SetAside,
 )
 from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.flow_book import RETRY_SECONDS, FlowBook
 from twinlog_source.topics.new_copies import NewCopies, refusal
-from twinlog_source.topics.target_logs import copied_before, held_before, topics_by_id
-from twinlog_source.topics.target_marks import lost_with_topic
-
-RETRY_SECONDS = 5.0
+from twinlog_source.topics.target_logs import copied_before, held_before, lost_with_topic, topics_by_id
 
 log = structlog.get_logger(__name__)
 
@@ -53,14 +44,8 @@ log = structlog.get_logger(__name__)
 class CopyModes:
     """All methods raise KafkaError."""
 
-    rule: OffsetsRule
-    exactly_once: bool
-    table: PartitionTable
-    marks: TopicIdentities
-    journal: Journal
-    ledger: Ledger
+    book: FlowBook
     producers: Producers
-    probe: TargetProbe
     new_copies: NewCopies
     confirm: Callable[[], Awaitable[None]]
     """Raises KafkaError when this process no longer owns the flow; called before facts are written."""
@@ -72,15 +57,14 @@ class CopyModes:
     """Whether records of a topic may go to other topics than its copy."""
     transform_of: Callable[[str], str] = lambda _topic: ""
     """As `TopicTransforms.digest`."""
-    clock: Clock
     without_writer: set[TopicPartition] = field(default_factory=set)
     """Copies without a write in flight when the flow was taken over, and that no task has had since."""
 
     def forget(self) -> None:
         """Another process may have decided meanwhile: read the log again."""
         self.new_copies.common_logs.forget()
-        for partition in self.table.rows:
-            self._note(CopyChanged(partition=partition, copy=None))
+        for partition in self.book.table.rows:
+            self.book.note(CopyChanged(partition=partition, copy=None))
 
     async def decide(self, topics: Topics, *, only: TopicPartition | None = None) -> None:
         """Decide the kind of copy for every partition with a position, or for one. Call it while nothing
@@ -92,8 +76,9 @@ class CopyModes:
         await self._note_transforms(undecided, topics)
         for row in undecided:
             topic = topics[row.partition.topic]
-            fact, wanted = self.marks.copy_of(row.partition, topic), self.rule.wanted(topic.source_topic)
-            is_first = row.partition not in self.marks.control.copies
+            fact = self.book.marks.copy_of(row.partition, topic)
+            wanted = self.book.flow.offsets.wanted(topic.source_topic)
+            is_first = row.partition not in self.book.control.copies
             is_first = is_first and not self.new_copies.is_both_ways(topic)
             if fact is None and wanted is OffsetsMode.TRANSLATED and is_first:
                 configured.append(row)
@@ -115,7 +100,7 @@ class CopyModes:
             # Not stored: a copy that has not begun yet may be decided differently with other settings.
             target_id = topics[row.partition.topic].target_topic_id
             copy = _translated(row, target_id, OffsetsReason.OFFSETS_CONFIGURED)
-            self._note(CopyDecided(partition=row.partition, copy=copy))
+            self.book.note(CopyDecided(partition=row.partition, copy=copy))
         if known:
             await self._continue(known, topics)
         if new:
@@ -126,7 +111,7 @@ class CopyModes:
         facts: list[TransformsFact] = []
         for row in rows:
             partition, target_id = row.partition, topics[row.partition.topic].target_topic_id
-            known, digest = self.marks.control.transforms.get(partition), self.transform_of(partition.topic)
+            known, digest = self.book.control.transforms.get(partition), self.transform_of(partition.topic)
             starts: tuple[TransformStart, ...] = ()
             offset = row.position or 0
             if known is not None and known.target_topic_id == target_id:
@@ -141,31 +126,26 @@ class CopyModes:
         if not facts:
             return
         await self.confirm()
-        await self.journal.record_all(facts)
+        await self.book.record(facts)
         for fact in facts:
-            self.marks.control.record(fact)
             log.info("transform_begins", topic=fact.partition.topic, partition=fact.partition.partition)
 
     def look_again(self, recreated: Collection[str]) -> None:
         """Do not wait any longer with partitions of these source topics: their target topics have changed."""
-        now = self.clock.monotonic()
-        for row in self.table.rows.values():
+        for row in self.book.table.rows.values():
             waits = row.blocker
             if row.partition.topic in recreated and waits is not None and waits.retry_at < math.inf:
-                again = SetAside(
-                    partition=row.partition, reason=waits.reason, message=waits.message, retry_at=now
-                )
-                self._note(again)
+                self.book.set_aside(row.partition, waits.reason, waits.message, wait_seconds=0.0)
 
     def _undecided(self, topics: Topics) -> list[PartitionRow]:
         """Those to decide now. Topics that may have been recreated are set aside: their positions may belong
         to a deleted topic."""
-        now = self.clock.monotonic()
+        now = self.book.clock.monotonic()
         undecided = []
-        for row in self.table.rows.values():
+        for row in self.book.table.rows.values():
             target_id = topics[row.partition.topic].target_topic_id
             if row.copy is not None and row.copy.target_topic_id != target_id:
-                self._note(CopyChanged(partition=row.partition, copy=None))
+                self.book.note(CopyChanged(partition=row.partition, copy=None))
             waits = row.blocker is not None and row.blocker.retry_at > now
             if row.copy is not None or row.position is None or waits:
                 continue
@@ -185,11 +165,7 @@ class CopyModes:
     ) -> None:
         if reason == PartitionReason.COMPARING:
             wait_seconds = 0.0  # A comparison continues with the next look.
-        retry_at = self.clock.monotonic() + wait_seconds
-        self._note(SetAside(partition=row.partition, reason=reason, message=message, retry_at=retry_at))
-
-    def _note(self, event: Event) -> None:
-        self.table.apply(event, self.clock.monotonic())
+        self.book.set_aside(row.partition, reason, message, wait_seconds=wait_seconds)
 
     async def _continue(self, known: Collection[tuple[PartitionRow, CopyFact]], topics: Topics) -> None:
         """Copies that have begun. If the last owner left in order and the target has grown since, another
@@ -212,11 +188,12 @@ class CopyModes:
                 fact = await self._take_written(row, fact, *there)
             if fact.preserved and not row.stored and (row.position or 0) < fact.begins_at:
                 # Its position was not stored any more when the copy began.
-                self._note(Begun(partition=row.partition, position=fact.begins_at))
+                self.book.note(Begun(partition=row.partition, position=fact.begins_at))
             has_no_writer = row.partition in self.without_writer
             self.without_writer.discard(row.partition)
-            if fact.preserved or self.rule.wanted(row.partition.topic) is not OffsetsMode.PRESERVED:
-                self._note(CopyDecided(partition=row.partition, copy=fact, has_no_writer=has_no_writer))
+            wanted = self.book.flow.offsets.wanted(row.partition.topic)
+            if fact.preserved or wanted is not OffsetsMode.PRESERVED:
+                self.book.note(CopyDecided(partition=row.partition, copy=fact, has_no_writer=has_no_writer))
             else:
                 words = f"from offset {fact.since} on the target has other records"
                 self._set_aside(row, fact.reason, refused(fact.reason, words))
@@ -230,12 +207,11 @@ class CopyModes:
         if common.end < target_end:
             reason = OffsetsReason.TARGET_DIFFERS
             fact = replace(fact, preserved=False, since=common.end, reason=reason, skip_from=0, skip_to=0)
-        await self.journal.record_all([fact])
-        self.marks.control.record(fact)
+        await self.book.record([fact])
         await self._begin_at(row.partition, common.end)
         log.info(
             "copy_continues_behind_others",
-            flow=str(self.marks.flow),
+            flow=str(self.book.marks.flow),
             topic=row.partition.topic,
             partition=row.partition.partition,
             position=common.end,
@@ -283,7 +259,7 @@ class CopyModes:
         facts: list[ForeignFact] = []
         for row in rows:
             found, topic = held.get(row.partition), topics[row.partition.topic]
-            before = self.marks.control.foreign.get(row.partition)
+            before = self.book.control.foreign.get(row.partition)
             if isinstance(found, KafkaError):
                 self._set_aside(row, found.reason, f"what its target holds is not known: {found}")
             elif found is not None and (before is None or before.topic_id != topic.target_topic_id):
@@ -296,14 +272,13 @@ class CopyModes:
                 facts.append(fact)
         if facts:
             await self.confirm()
-            await self.journal.record_all(facts)
+            await self.book.record(facts)
         for fact in facts:
-            self.marks.control.record(fact)
             writes = tuple(ForeignWrite(*write) for write in fact.writes)
-            self._note(ForeignKnown(partition=fact.partition, records=fact.records, writes=writes))
+            self.book.note(ForeignKnown(partition=fact.partition, records=fact.records, writes=writes))
             log.warning(
                 "foreign_write",
-                flow=str(self.marks.flow),
+                flow=str(self.book.marks.flow),
                 reason=OffsetsReason.TARGET_NOT_EMPTY,
                 topic=topics[fact.partition.topic].target_topic,
                 partition=fact.partition.partition,
@@ -314,27 +289,27 @@ class CopyModes:
     def _decisions(self, copies: Collection[NewCopy], topics: Topics) -> Mapping[TopicPartition, Decision]:
         filled = (
             fact.skip_to - fact.skip_from
-            for partition in self.table.rows
+            for partition in self.book.table.rows
             if partition.topic in topics
-            and (fact := self.marks.copy_of(partition, topics[partition.topic])) is not None
+            and (fact := self.book.marks.copy_of(partition, topics[partition.topic])) is not None
             and fact.preserved
         )
-        return decide_all(copies, fill_max=self.rule.fill_max, fill_left=self.rule.fill_total - sum(filled))
+        rule = self.book.flow.offsets
+        return decide_all(copies, fill_max=rule.fill_max, fill_left=rule.fill_total - sum(filled))
 
     async def _find_writer(self) -> tuple[str, str] | None:
         """Get the producer that writes the flow's preserved copies, once and for all; reason and message when
         the target gives none."""
-        if self.marks.control.writer is not None:
+        if self.book.control.writer is not None:
             return None
         try:
-            writer = await self.probe.new_writer()
+            writer = await self.new_copies.probe.new_writer()
         except KafkaError as error:
             if error.retriable:
                 raise
             return refusal(error)
         await self.producers.store({writer.producer_id: PRESERVED})
-        await self.journal.record(writer)
-        self.marks.control.record(writer)
+        await self.book.record([writer])
         return None
 
     async def _state(
@@ -359,7 +334,7 @@ class CopyModes:
                 position = copy.continues_at
             elif is_whole:
                 position = fact.since if fact.preserved else copy.begins_at
-            if is_whole and (row.stored or partition in self.marks.control.copies):
+            if is_whole and (row.stored or partition in self.book.control.copies):
                 # A new target topic is written from its beginning.
                 begins_at = fact.since if fact.preserved else copy.begins_at
                 await self._note_lost(row, begins_at, topics[partition.topic], is_moved=partition in moved)
@@ -371,17 +346,15 @@ class CopyModes:
                 later[partition] = position
             else:
                 await self._begin_at(partition, position)
-        await self.journal.record_all(facts.values())
-        first = facts.keys() - self.marks.control.copies.keys()
-        for fact in facts.values():
-            self.marks.control.record(fact)
+        first = facts.keys() - self.book.control.copies.keys()
+        await self.book.record(facts.values())
         for partition, position in later.items():
             await self._begin_at(partition, position)
         for partition, fact in facts.items():
-            self._note(CopyDecided(partition=partition, copy=fact, has_no_writer=partition in first))
+            self.book.note(CopyDecided(partition=partition, copy=fact, has_no_writer=partition in first))
         log.info(
             "copies_begin",
-            flow=str(self.marks.flow),
+            flow=str(self.book.marks.flow),
             preserved=sum(fact.preserved for fact in facts.values()),
             translated=sum(not fact.preserved for fact in facts.values()),
             filled_offsets=sum(fact.skip_to - fact.skip_from for fact in facts.values()),
@@ -418,18 +391,18 @@ class CopyModes:
         return facts
 
     async def _begin_at(self, partition: TopicPartition, position: int) -> None:
-        await self.journal.position(partition, position)
-        self._note(Begun(partition=partition, position=position, stored=True))
+        await self.book.journal.position(partition, position)
+        self.book.note(Begun(partition=partition, position=position, stored=True))
 
     async def _moved(self, rows: Collection[PartitionRow], topics: Topics) -> frozenset[TopicPartition]:
         """The partitions whose former target topic still exists, beside the present one: it has what was
         copied."""
-        control, former = self.marks.control, {}
+        control, former = self.book.control, {}
         for row in rows:
             known = control.copies.get(row.partition) or control.topics.get(row.partition.topic)
             if known is not None and self.new_copies.has_new_target(row, topics):
                 former[row.partition] = known.target_topic_id
-        there = await topics_by_id(self.new_copies.target) if former else {}
+        there = await topics_by_id(self.book.target) if former else {}
         return frozenset(partition for partition, topic_id in former.items() if topic_id in there)
 
     async def _note_lost(
@@ -437,7 +410,7 @@ class CopyModes:
     ) -> None:
         """Record the loss of what the former target topic had, unless it still has it, or was still to get,
         and the source no longer has."""
-        held_from = None if is_moved else held_before(self.marks, self.table, topic, row.partition)
+        held_from = None if is_moved else held_before(self.book, topic, row.partition)
         known = [offset for offset in (held_from, row.position) if offset is not None]
         await self._note_gap(row.partition, min(known, default=begins_at), begins_at)
 
@@ -448,14 +421,14 @@ class CopyModes:
             begin, end = lost_with_topic(
                 position=copied_before(row, row.position),
                 first=copy.begins_at,
-                held_from=held_before(self.marks, self.table, topics[row.partition.topic], row.partition),
+                held_from=held_before(self.book, topics[row.partition.topic], row.partition),
                 has_common=copy.common is not None,
             )
             await self._note_gap(row.partition, begin, end)
 
     async def _note_gap(self, partition: TopicPartition, from_offset: int, to_offset: int) -> None:
-        now_ms = self.clock.now_ms()
-        await self.ledger.write(lost_with_target(partition, from_offset, to_offset, found_at_ms=now_ms))
+        now_ms = self.book.clock.now_ms()
+        await self.book.ledger.write(lost_with_target(partition, from_offset, to_offset, found_at_ms=now_ms))
 
 
 def _translated(row: PartitionRow, target_topic_id: str, reason: str, *, since: int = 0) -> CopyFact:

@@ -5,31 +5,27 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from twinlog.clock import Clock
 from twinlog.config import AutoOffsetReset, OffsetsMode
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
-from twinlog.kafka.ports import ConfigAdmin, KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import ConfigAdmin, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
-from twinlog_source.log.control import ControlState
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.journal import Journal, TopicIdentities
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.events import (
     CopyChanged,
     CopyReread,
     CopyTranslated,
-    Event,
     TargetRecreated,
 )
 from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.preserved.target_probe import TargetProbe
 from twinlog_source.topics.common_search import CommonLogs, Suspect
+from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.start_positions import StartPositions
 
 CLEANUP_POLICY = "cleanup.policy"
@@ -39,12 +35,8 @@ _REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHOR
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCopies:
-    rule: OffsetsRule
-    exactly_once: bool
-    marks: TopicIdentities
+    book: FlowBook
     starts: StartPositions
-    source: KafkaCluster
-    target: KafkaCluster
     probe: TargetProbe
     common_logs: CommonLogs
     is_both_ways: Callable[[ReplicatedTopic], bool]
@@ -56,7 +48,7 @@ class NewCopies:
     ) -> Mapping[TopicPartition, NewCopy | KafkaError]:
         """Return the facts about each copy, or why they are unknown now. Raises KafkaError."""
         targets = {row.partition: target_of(row, topics) for row in rows}
-        ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values())
+        ends = await self.book.target.list_offsets(OffsetSpec.LATEST, targets.values())
         producers = await self.probe.producers(targets.values())
         begins = await self._begins(rows, topics)
         policies = await self._cleanup_policies({row.partition.topic for row in rows}, topics)
@@ -78,9 +70,9 @@ class NewCopies:
             else:
                 found[partition] = NewCopy(
                     partition=partition,
-                    wanted=self.rule.wanted(partition.topic),
+                    wanted=self.book.flow.offsets.wanted(partition.topic),
                     begins_at=begin,
-                    exactly_once=self.exactly_once,
+                    exactly_once=self.book.flow.settings.exactly_once,
                     cleanup_policies=policies[partition.topic],
                     # A position of 0 means that nothing was copied, and so does an empty target.
                     position_stored=row.stored
@@ -111,7 +103,7 @@ class NewCopies:
             and isinstance(begin := begins[row.partition], int)
             and begin < end
             and (not row.stored or self.has_new_target(row, topics))
-            and self.rule.wanted(row.partition.topic) is not OffsetsMode.TRANSLATED
+            and self.book.flow.offsets.wanted(row.partition.topic) is not OffsetsMode.TRANSLATED
             and not any("compact" in policy for policy in policies[row.partition.topic])
         }
         return await self._compare(suspects, ends, topics)
@@ -129,8 +121,8 @@ class NewCopies:
         }
         if self.starts.are_told or not targets:
             return {}
-        ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values())
-        starts = await self.target.list_offsets(OffsetSpec.EARLIEST, targets.values())
+        ends = await self.book.target.list_offsets(OffsetSpec.LATEST, targets.values())
+        starts = await self.book.target.list_offsets(OffsetSpec.EARLIEST, targets.values())
         logs: dict[TopicPartition, tuple[int, int]] = {}
         found: dict[TopicPartition, ForeignWrite | KafkaError] = {}
         for partition, target in targets.items():
@@ -147,7 +139,7 @@ class NewCopies:
             producer = producers.get(target)
             if isinstance(producer, KafkaError):
                 found[partition] = producer
-            elif producer is None or producer in self.marks.control.producers:
+            elif producer is None or producer in self.book.control.producers:
                 continue
             elif not self.is_both_ways(topics[partition.topic]):
                 begin, behind = logs[target]
@@ -162,14 +154,14 @@ class NewCopies:
         not known to have more than its position says. Raises KafkaError."""
         targets = {row.partition: target_of(row, topics) for row in rows}
         positions = {row.partition: row.position or 0 for row in rows}
-        ends = await self.target.list_offsets(OffsetSpec.LATEST, targets.values()) if targets else {}
+        ends = await self.book.target.list_offsets(OffsetSpec.LATEST, targets.values()) if targets else {}
         longer = {
             target: end
             for partition, target in targets.items()
             if isinstance(end := ends[target], int) and end > positions[partition]
         }
         producers = await self.probe.last_producers(longer)
-        writer = self.marks.control.writer
+        writer = self.book.control.writer
         ours = None if writer is None else writer.producer_id
         found: dict[TopicPartition, tuple[CommonLog, int] | KafkaError] = {}
         suspects: dict[TopicPartition, TopicPartition] = {}
@@ -198,10 +190,10 @@ class NewCopies:
         if not suspects:
             return {}
         latest = OffsetSpec.LAST_STABLE if self.common_logs.read_committed else OffsetSpec.LATEST
-        starts = await self.source.list_offsets(OffsetSpec.EARLIEST, suspects)
-        source_ends = await self.source.list_offsets(latest, suspects)
-        target_starts = await self.target.list_offsets(OffsetSpec.EARLIEST, suspects.values())
-        stable = await self.target.list_offsets(latest, suspects.values())
+        starts = await self.book.source.list_offsets(OffsetSpec.EARLIEST, suspects)
+        source_ends = await self.book.source.list_offsets(latest, suspects)
+        target_starts = await self.book.target.list_offsets(OffsetSpec.EARLIEST, suspects.values())
+        stable = await self.book.target.list_offsets(latest, suspects.values())
         asked: list[Suspect] = []
         unknown: dict[TopicPartition, CommonLog | KafkaError | None] = {}
         for partition, target in suspects.items():
@@ -246,10 +238,10 @@ class NewCopies:
         This stays true until the kind of copy is decided, also when the new topic was put on the log
         meanwhile.
         """
-        topic, known = topics[row.partition.topic], self.marks.control.copies.get(row.partition)
+        topic, known = topics[row.partition.topic], self.book.control.copies.get(row.partition)
         if known is not None and known.target_topic_id and topic.target_topic_id:
-            return self.marks.has_new_target(row.partition, topic)
-        return (row.stored or known is not None) and self.marks.target_was_recreated(topic)
+            return self.book.marks.has_new_target(row.partition, topic)
+        return (row.stored or known is not None) and self.book.marks.target_was_recreated(topic)
 
     async def _begins(
         self, rows: Collection[PartitionRow], topics: Topics
@@ -261,9 +253,9 @@ class NewCopies:
 
     async def _cleanup_policies(self, names: Collection[str], topics: Topics) -> Mapping[str, frozenset[str]]:
         """The policies of source and target; one that may not be read is left out."""
-        there = await _policies(self.target, {topics[name].target_topic for name in names})
+        there = await _policies(self.book.target, {topics[name].target_topic for name in names})
         here = await _policies(
-            self.source, {name for name in names if not topics[name].source_cleanup_policy}
+            self.book.source, {name for name in names if not topics[name].source_cleanup_policy}
         )
         return {
             name: frozenset(
@@ -284,7 +276,7 @@ class NewCopies:
         refused: dict[TopicPartition, KafkaError | None] = {}
         if filled:
             # Whether records before an offset may be deleted, checked by deleting none.
-            refused |= await self.target.delete_records(dict.fromkeys(filled, 0))
+            refused |= await self.book.target.delete_records(dict.fromkeys(filled, 0))
         refused |= {target: known for target, known in producers.items() if isinstance(known, KafkaError)}
         return {
             target: refusal(error)
@@ -331,61 +323,54 @@ class CopyChanges:
     """Methods that write raise KafkaError."""
 
     rule: OffsetsRule
-    table: PartitionTable
-    marks: TopicIdentities
-    journal: Journal
-    clock: Clock
-
-    @property
-    def control(self) -> ControlState:
-        return self.marks.control
+    book: FlowBook
 
     def take_ended(self) -> bool:
         """Handle copies that their tasks have ended, as the log shows. Return whether there were any: they
         have to be assigned again, or set aside (their kind is undecided)."""
-        rows = [row for row in self.table.rows.values() if row.needs_translation]
+        rows = [row for row in self.book.table.rows.values() if row.needs_translation]
         for row in rows:
             assert row.report is not None
             assert row.copy is not None
             fact = _as_translated(row.copy, row.report.preserved_until, row.report.reason)
-            self.control.record(fact)
-            self._note(
+            self.book.control.record(fact)
+            self.book.note(
                 CopyTranslated(partition=row.partition, copy=self._kept(fact), position=row.report.position)
             )
-            _log_translated(self.marks.flow, fact, fact.since, fact.reason)
+            _log_translated(self.book.marks.flow, fact, fact.since, fact.reason)
         return bool(rows)
 
     def take_from_log(self, partitions: Collection[TopicPartition]) -> None:
         """The log was read after fencing, and decides about the copies of these partitions."""
         for partition in partitions:
-            row, fact = self.table.rows.get(partition), self.control.copies.get(partition)
+            row, fact = self.book.table.rows.get(partition), self.book.control.copies.get(partition)
             if row is None or row.copy is None or fact is None or not row.copy.preserved:
                 continue
             if fact.target_topic_id != row.copy.target_topic_id:
                 continue
-            self._note(CopyReread(partition=partition, copy=self._kept(fact)))
+            self.book.note(CopyReread(partition=partition, copy=self._kept(fact)))
 
     async def translate_recreated(self, topics: Topics) -> None:
         """Translate the copies of recreated source topics: offsets begin at 0 again, so none of the copy's
         offsets are the source's any more. Also a copy that stayed preserved for a while, because its task
         found the topic shorter before the driver saw its id. Call it before positions are reset, and while
         nothing copies."""
-        for partition in self.table.rows:
+        for partition in self.book.table.rows:
             topic = topics[partition.topic]
-            fact = self.marks.copy_of(partition, topic)
+            fact = self.book.marks.copy_of(partition, topic)
             has_equal_offsets = fact is not None and (fact.preserved or fact.since > 0)
-            if fact is None or not has_equal_offsets or not self.marks.source_was_recreated(topic):
+            if fact is None or not has_equal_offsets or not self.book.marks.source_was_recreated(topic):
                 continue
-            await self._write([_as_translated(fact, 0, OffsetsReason.SOURCE_RECREATED)])
-            _log_translated(self.marks.flow, fact, 0, OffsetsReason.SOURCE_RECREATED)
-            self._note(CopyChanged(partition=partition, copy=None))
-            self._note(TargetRecreated(partition=partition))
+            await self.book.record([_as_translated(fact, 0, OffsetsReason.SOURCE_RECREATED)])
+            _log_translated(self.book.marks.flow, fact, 0, OffsetsReason.SOURCE_RECREATED)
+            self.book.note(CopyChanged(partition=partition, copy=None))
+            self.book.note(TargetRecreated(partition=partition))
 
     def take_skips(self) -> None:
         """Handle ranges that tasks have left out of preserved copies, as the log shows. Nothing is written
         here, because only the task writes about its copy."""
-        for partition, row in self.table.rows.items():
-            known = self.control.copies.get(partition)
+        for partition, row in self.book.table.rows.items():
+            known = self.book.control.copies.get(partition)
             if row.copy is None or not row.copy.preserved or row.copy == known:
                 continue
             if known is None or known.target_topic_id != row.copy.target_topic_id or not known.preserved:
@@ -393,39 +378,31 @@ class CopyChanges:
             if known.skip_to > row.copy.skip_to:
                 # It was read from the log, and is not reported yet: ranges only move forward.
                 skipped = replace(row.copy, skip_from=known.skip_from, skip_to=known.skip_to)
-                self._note(CopyChanged(partition=partition, copy=skipped))
+                self.book.note(CopyChanged(partition=partition, copy=skipped))
             else:
-                self.control.record(row.copy)
+                self.book.control.record(row.copy)
 
     async def leave_out(self, row: PartitionRow, skip_from: int | None, skip_to: int) -> None:
         """An operator moves a copy on, and no task has it: what it leaves out is filled."""
         assert row.copy is not None
         assert skip_from is not None
         copy = replace(row.copy, skip_from=skip_from, skip_to=skip_to)
-        await self._write([copy])
-        self._note(CopyChanged(partition=row.partition, copy=copy))
+        await self.book.record([copy])
+        self.book.note(CopyChanged(partition=row.partition, copy=copy))
 
     async def end(self, row: PartitionRow, since: int, position: int) -> None:
         """An operator moves a copy that holds what the source lost from `since` on, and no task has it: it
         continues at `position` with other offsets."""
         assert row.copy is not None
         fact = _as_translated(row.copy, since, PreservedReason.SOURCE_TRUNCATED)
-        await self._write([fact])
-        self._note(CopyTranslated(partition=row.partition, copy=self._kept(fact), position=position))
-        _log_translated(self.marks.flow, fact, since, fact.reason)
-
-    def _note(self, event: Event) -> None:
-        self.table.apply(event, self.clock.monotonic())
+        await self.book.record([fact])
+        self.book.note(CopyTranslated(partition=row.partition, copy=self._kept(fact), position=position))
+        _log_translated(self.book.marks.flow, fact, since, fact.reason)
 
     def _kept(self, fact: CopyFact) -> CopyFact | None:
         """None for a copy that has ended although the configuration requires the source's offsets."""
         demanded = self.rule.wanted(fact.partition.topic) is OffsetsMode.PRESERVED
         return None if demanded and not fact.preserved else fact
-
-    async def _write(self, facts: Collection[CopyFact]) -> None:
-        await self.journal.record_all(facts)
-        for fact in facts:
-            self.control.record(fact)
 
 
 def _as_translated(fact: CopyFact, since: int, reason: str) -> CopyFact:

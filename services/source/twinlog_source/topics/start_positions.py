@@ -14,11 +14,9 @@ from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
 from twinlog_source.log.facts import TopicFact
-from twinlog_source.log.journal import TopicIdentities
-from twinlog_source.log.positions import PositionsLog
-from twinlog_source.partitions.events import Begun, Event, PositionRead, SetAside
-from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.partitions.events import Begun, PositionRead
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.flow_book import FlowBook
 
 _WITHOUT_MEMBERS = frozenset(("EMPTY", "DEAD"))
 """States of a group; DEAD also means that it never existed."""
@@ -106,36 +104,30 @@ class StartPositions:
         return found
 
 
-BLOCKER_RETRY_SECONDS = 5.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFinder:
-    table: PartitionTable
-    positions: PositionsLog
+    book: FlowBook
     starts: StartPositions
-    marks: TopicIdentities
     reset: AutoOffsetReset
     """For partitions that existed when the flow began."""
-    clock: Clock
 
     async def find(self, topics: Topics) -> None:
         """Give positions to partitions without one; those that cannot have one now are set aside for a while.
         Raises KafkaError."""
-        now = self.clock.monotonic()
+        now = self.book.clock.monotonic()
         missing = [
             partition
-            for partition, row in self.table.rows.items()
+            for partition, row in self.book.table.rows.items()
             if row.position is None and (row.blocker is None or row.blocker.retry_at <= now)
         ]
         if not missing:
             return
-        stored = await self.positions.refresh()
+        stored = await self.book.positions.refresh()
         resets: dict[TopicPartition, AutoOffsetReset] = {}
         for partition in missing:
-            unreadable = self.positions.unreadable.get(partition)
+            unreadable = self.book.positions.unreadable.get(partition)
             if unreadable is not None:
-                self._set_aside(
+                self.book.set_aside(
                     partition,
                     PartitionReason.POSITION_UNREADABLE,
                     f"the stored position is damaged: {unreadable}",
@@ -144,15 +136,15 @@ class PositionFinder:
                 read = PositionRead(
                     partition=partition,
                     position=stored[partition],
-                    leader_epochs=self.positions.control.leader_epochs.get(partition, ()),
-                    wrote_nothing=partition in self.positions.nothing_written,
+                    leader_epochs=self.book.control.leader_epochs.get(partition, ()),
+                    wrote_nothing=partition in self.book.positions.nothing_written,
                 )
-                self._note(read)
+                self.book.note(read)
             elif (
-                copy := self.marks.copy_of(partition, topics[partition.topic])
+                copy := self.book.marks.copy_of(partition, topics[partition.topic])
             ) is not None and copy.preserved:
                 # It has begun: a reset could skip records that were not copied yet.
-                self._note(Begun(partition=partition, position=copy.begins_at))
+                self.book.note(Begun(partition=partition, position=copy.begins_at))
             else:
                 came_later = self._came_later(partition, topics)
                 resets[partition] = AutoOffsetReset.EARLIEST if came_later else self.reset
@@ -160,23 +152,16 @@ class PositionFinder:
         begun = await self.starts.begin(resets, were_there=there)
         for partition, offset in begun.items():
             if isinstance(offset, KafkaError):
-                self._set_aside(partition, offset.reason, f"source: {offset}")
+                self.book.set_aside(partition, offset.reason, f"source: {offset}")
             else:
-                self._note(Begun(partition=partition, position=offset))
+                self.book.note(Begun(partition=partition, position=offset))
         for partition in resets.keys() - begun.keys():
-            self._set_aside(
+            self.book.set_aside(
                 partition,
                 PartitionReason.NO_POSITION,
                 "there is no stored position and auto.offset.reset is none",
             )
 
     def _came_later(self, partition: TopicPartition, topics: Topics) -> bool:
-        mark = self.positions.control.topics.get(partition.topic)
+        mark = self.book.control.topics.get(partition.topic)
         return came_later(partition, topics[partition.topic], mark)
-
-    def _set_aside(self, partition: TopicPartition, reason: str, message: str) -> None:
-        retry_at = self.clock.monotonic() + BLOCKER_RETRY_SECONDS
-        self._note(SetAside(partition=partition, reason=reason, message=message, retry_at=retry_at))
-
-    def _note(self, event: Event) -> None:
-        self.table.apply(event, self.clock.monotonic())

@@ -16,6 +16,7 @@ from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
 from twinlog_source.partitions.orders import PartitionReport, PreservedTerms, TaskAssignment, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.new_copies import CopyChanges
 
 P = TopicPartition("t", 0)
@@ -57,10 +58,17 @@ class Driver:
         control = ControlState(copies=dict(self.log.control.copies))
         self.changes = CopyChanges(
             rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
-            table=self.table,
-            marks=TopicIdentities(flow=Flow("A", "B"), control=control, journal=nothing),
-            journal=nothing,
-            clock=FakeClock(),
+            book=FlowBook(
+                flow=nothing,
+                source=nothing,
+                target=nothing,
+                table=self.table,
+                positions=nothing,
+                journal=nothing,
+                ledger=nothing,
+                marks=TopicIdentities(flow=Flow("A", "B"), control=control, journal=nothing),
+                clock=FakeClock(),
+            ),
         )
         demanded = self.mode is OffsetsMode.PRESERVED and not self.log.copy.preserved
         copy = None if demanded else self.log.copy
@@ -79,7 +87,7 @@ class Driver:
 
     def read_log(self) -> None:
         """The task is gone without last words, and fenced."""
-        self.changes.control.copies.update(self.log.control.copies)
+        self.changes.book.control.copies.update(self.log.control.copies)
         self.table.apply(LogReread(partitions=[P], positions={P: self.log.position}, leader_epochs={}), 1.0)
         self.changes.take_from_log([P])
 

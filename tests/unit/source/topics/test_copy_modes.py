@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
-from twinlog_source.topics.copy_modes import RETRY_SECONDS
+from twinlog_source.topics.flow_book import RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger
 from unit.source.topics.copy_modes_rig import (
     AUTO,

@@ -258,6 +258,6 @@ async def test_the_end_that_a_loss_left_is_remembered_with_all_that_is_known_of_
     rig.target.truncate(TopicPartition("A.t", 0), 8)
     await state.target_logs.look_at_ends(state.topics, copying=False)
     await state.target_logs.note_shortened(state.topics)
-    fact = state.target_logs.marks.control.targets[P]
+    fact = state.target_logs.book.control.targets[P]
     assert (fact.end_offset, fact.position, fact.held_from) == (8, 6, held_from)
     assert fact.noted_at_ms is not None

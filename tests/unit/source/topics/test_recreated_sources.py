@@ -13,7 +13,7 @@ from twinlog.testing.fakes.cluster_base import Call
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import MOST_FORMER_IDS, TopicFact
 from twinlog_source.log.gaps import Gap
-from twinlog_source.topics.start_positions import BLOCKER_RETRY_SECONDS
+from twinlog_source.topics.flow_book import RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
 from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
 
@@ -286,7 +286,7 @@ async def test_a_topic_that_is_recreated_before_its_position_was_stored_begins_a
     await rig.write(rig.source, "t", 20)
     await state.refresh(owned=frozenset())
     # What was set aside is looked at again after a while.
-    rig.clock.advance(BLOCKER_RETRY_SECONDS)
+    rig.clock.advance(RETRY_SECONDS)
     await state.refresh(owned=frozenset())
     assert (state.table.rows[P].position, ledger(state)) == (0, [])
 
