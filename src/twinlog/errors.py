@@ -98,3 +98,11 @@ def required(answer: _T | KafkaError) -> _T:
     if isinstance(answer, KafkaError):
         raise answer
     return answer
+
+
+def first_of(failure: Exception) -> Any:
+    """The first leaf of an exception group, which is what the group is of: it caused the cancellation of the
+    others. Any other exception is one itself."""
+    while isinstance(failure, ExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

@@ -16,7 +16,7 @@ from twinlog.demo import changing
 from twinlog.demo.comparison import CopyCheck, Reading, compare, first_records, group_position, read_some
 from twinlog.demo.screen import Screen
 from twinlog.demo.watching import PATIENCE_SECONDS, OrderStream, Watching, live_page
-from twinlog.errors import KafkaError, StateError
+from twinlog.errors import KafkaError, StateError, first_of
 from twinlog.kafka.clients import CALL_TIMEOUT_KEY, aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, NewTopic
@@ -136,11 +136,7 @@ async def tell(console: Console, *, keep: bool, ui: bool = False, transform: boo
         try:
             return await _tell(Screen(console), keep=keep, ui=ui, transform=transform)
         except ExceptionGroup as failures:
-            # It caused the cancellation of the other tasks.
-            failure: Exception = failures
-            while isinstance(failure, ExceptionGroup):
-                failure = failure.exceptions[0]
-            raise failure from failures
+            raise first_of(failures) from failures
 
 
 async def _tell(screen: Screen, *, keep: bool, ui: bool, transform: bool) -> bool:

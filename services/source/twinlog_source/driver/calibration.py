@@ -17,7 +17,7 @@ import structlog
 
 from twinlog.batches import NewRecord, build_batch
 from twinlog.clock import Clock
-from twinlog.errors import StateError, TwinlogError, required
+from twinlog.errors import StateError, TwinlogError, first_of, required
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.deadline import deadline, pause
 from twinlog.kafka.ports import KafkaCluster, NewTopic, TopicAdmin
@@ -101,10 +101,7 @@ async def calibrate(
             if slots > 1 and speed < speeds[-2][1] * _GAIN:
                 break
     except ExceptionGroup as failures:
-        error: Exception = failures
-        while isinstance(error, ExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
+        raise first_of(failures) from None
     finally:
         async with deadline(_CALL_SECONDS, f"delete {topic}"):
             refused = (await target.delete_topics([topic]))[topic]

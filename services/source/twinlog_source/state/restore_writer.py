@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from twinlog.errors import KafkaError, WireFormatError
+from twinlog.errors import KafkaError, WireFormatError, first_of
 from twinlog.kafka.admin.compacted_topic import ensure_compacted_topic
 from twinlog.kafka.ports import Introduce, LogWriter
 from twinlog.model import TopicPartition
@@ -207,7 +207,7 @@ class RestoreWriter:
                                 name=f"restore a record of {plan.topic.topic}",
                             )
                 except* KafkaError as failures:
-                    raise _first(failures) from None
+                    raise first_of(failures) from None
 
     async def _introduction(self, count: int) -> Introduce:
         """The restored positions are the flow's own."""
@@ -249,9 +249,3 @@ async def _append(writer: LogWriter, topic: str, count: int, record: StateRecord
     await writer.append(
         TopicPartition(topic, number), key=record.key, value=record.value, timestamp_ms=record.timestamp_ms
     )
-
-
-def _first(failures: ExceptionGroup[KafkaError]) -> KafkaError:
-    for failure in failures.exceptions:
-        return failure if isinstance(failure, KafkaError) else _first(failure)
-    raise AssertionError("an exception group is never empty")

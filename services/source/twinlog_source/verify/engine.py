@@ -18,7 +18,7 @@ from twinlog.comparison.compare import Comparison
 from twinlog.comparison.model import Bounds, Difference, DifferenceKind, NotCompared, PartitionProof, Side
 from twinlog.comparison.sides import Extended
 from twinlog.config import Configuration
-from twinlog.errors import ConfigError, TransientKafkaError, TwinlogError
+from twinlog.errors import ConfigError, TransientKafkaError, TwinlogError, first_of
 from twinlog.kafka.raw import BatchReader
 from twinlog.model import TopicPartition
 from twinlog.transforms.expressions import OnError, expressions_of
@@ -292,12 +292,6 @@ class Verification:
             for number in largest_first:
                 group.create_task(prove(number, group), name=f"verify {bounds[number].source}")
         return proofs
-
-
-def first_of(failures: BaseExceptionGroup[TwinlogError]) -> TwinlogError:
-    """The first leaf of an exception group; it caused the cancellation of the others."""
-    first = failures.exceptions[0]
-    return first_of(first) if isinstance(first, BaseExceptionGroup) else first
 
 
 def _forget(proof: PartitionProof, why: FlowFailure) -> None:

@@ -18,7 +18,7 @@ import uvloop
 
 from twinlog.clock import Clock
 from twinlog.config import Configuration
-from twinlog.errors import TwinlogError
+from twinlog.errors import TwinlogError, first_of
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.transforms.expressions import Expressions
@@ -27,7 +27,7 @@ from twinlog.verify.standing import ProofStanding, advanced, standings
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.records.changing import MakePipe, RunPipe
 from twinlog_source.records.pipe import PipeJob, record_pipe
-from twinlog_source.verify.engine import Verification, first_of
+from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest, range_key, to_fact, to_standing, to_store
 
 _ARRIVAL_SECONDS = 5.0

@@ -22,7 +22,7 @@ from typing import Any
 import typer
 
 from twinlog.cli.common.pasteable import GIVEN_FILE, next_command, pasteable, with_pasteable
-from twinlog.errors import ConfigError, TwinlogError
+from twinlog.errors import ConfigError, TwinlogError, first_of
 from twinlog.printable import printable_json
 from twinlog.supervisor.runs import silence
 
@@ -93,10 +93,8 @@ def told_failures() -> Iterator[None]:
     messages and exit codes, in the format of the command's answer."""
     try:
         yield
-    except ExceptionGroup as failures:
-        _report(_first(failures))
     except Exception as error:  # noqa: BLE001 (each of them is told)
-        _report(error)
+        _report(first_of(error))
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
@@ -128,13 +126,6 @@ def _drop_output() -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         silence(sys.stderr)
-
-
-def _first(failure: Exception) -> Exception:
-    """The first leaf of an exception group; it caused the cancellation of the others."""
-    while isinstance(failure, ExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure
 
 
 def _report(failure: Exception) -> None:
