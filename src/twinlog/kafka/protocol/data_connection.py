@@ -22,7 +22,7 @@ from aiokafka.protocol.admin import SaslAuthenticateRequest, SaslHandShakeReques
 
 from twinlog.kafka.deadline import pause
 from twinlog.kafka.protocol.frames import LARGEST_FRAME_BYTES, Frame, FrameProtocol
-from twinlog.kafka.protocol.reach import Patience
+from twinlog.kafka.protocol.reach import LONGEST_THROTTLE_SECONDS, Patience
 from twinlog.kafka.protocol.requests import AgreedRequest, HandWrittenRequest
 from twinlog.kafka.security.access import ClusterAccess, SaslLogin
 from twinlog.kafka.security.jaas import KerberosAuthenticator, KerberosLogin
@@ -101,6 +101,8 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         self._client_id_bytes = client_id.encode()
         self._frames: FrameProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._muted: asyncio.TimerHandle | None = None
+        """Ends a connection from which the broker reads nothing for longer than is waited."""
         self._patience = Patience(self._request_timeout)
         self._written_bytes = 0
         self._heard_at: float = self._loop.time()
@@ -177,9 +179,14 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         return await self._send_now(request, expect_response)
 
     @property
+    def throttled_until(self) -> float:
+        """The loop time at which the broker reads from this connection again; past when it does."""
+        return self._patience.throttled_until
+
+    @property
     def throttled_seconds(self) -> float:
         """For how much longer the broker reads nothing from this connection; 0 when it does."""
-        return max(0.0, self._patience.throttled_until - float(self._loop.time()))
+        return max(0.0, self.throttled_until - float(self._loop.time()))
 
     def post(self, request: HandWrittenRequest[T]) -> "asyncio.Future[T]":
         """Write a request at once; the future gets its response, or RequestTimedOutError. Raises
@@ -307,6 +314,9 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._muted is not None:
+            self._muted.cancel()
+            self._muted = None
         if self._renewal_timer is not None:
             self._renewal_timer.cancel()
             self._renewal_timer = None
@@ -347,6 +357,9 @@ class DataConnection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka has 
 
     def _note_answer(self, throttle_ms: int) -> None:
         self._patience.answered(self._loop.time(), moved_bytes=self._moved_bytes(), throttle_ms=throttle_ms)
+        if throttle_ms > LONGEST_THROTTLE_SECONDS * 1000 and self._muted is None:
+            # The broker reads another one at once.
+            self._muted = self._loop.call_later(LONGEST_THROTTLE_SECONDS, self.close, CloseReason.IDLE_DROP)
 
     def _take_frame(self, frame: Frame) -> None:
         """A response belongs to the oldest request. Anything unreadable ends the connection."""

@@ -149,8 +149,9 @@ class AddressOrder:
 SLOWEST_BYTES_PER_SECOND = 4096
 """A connection that moves fewer bytes than this during a whole time-out makes no progress."""
 LONGEST_THROTTLE_SECONDS = 60.0
-"""A throttle is respected for at most this long; then the broker is asked again. Kafka's own throttles last
-up to the window of its quotas: by default 10 s for bytes, 1 s for requests."""
+"""A throttle is respected for at most this long; then the broker is asked again, on another connection: it
+reads nothing from this one. Kafka's own last as long as the bytes of a request take by the quota, which may
+be minutes."""
 
 
 @dataclass(slots=True)

@@ -166,3 +166,43 @@ async def test_nothing_is_lost_doubled_or_final_with_throttles_and_lost_answers_
             expected += values
         for partition in PARTITIONS:
             assert committed(kafka, partition) == expected
+
+
+@pytest.mark.parametrize("transactional_id", ["t", None], ids=["transaction", "idempotent"])
+async def test_a_throttle_longer_than_a_minute_is_no_time_out_of_the_batches_behind_it(
+    transactional_id: str | None,
+) -> None:
+    """Brokers throttle by bytes / rate, which a small quota makes minutes, and read nothing from the
+    connection meanwhile, also after the minute for which the throttle is respected: another one is used."""
+    async with (
+        FakeKafka() as kafka,
+        pool(kafka) as session,
+        RawProducer(session, IMPATIENT, transactional_id=transactional_id) as producer,
+    ):
+        kafka.cluster.create_topic("t", partition_count=len(PARTITIONS))
+        if transactional_id is not None:
+            producer.begin()
+        kafka.faults.begin(api="produce", times=1, throttle_ms=300_000)
+        values = send(producer, "long")
+        await producer.flush()
+        if transactional_id is not None:
+            await producer.commit()
+        for partition in PARTITIONS:
+            assert committed(kafka, partition) == values
+
+
+async def test_a_throttle_is_no_time_out_of_a_producer_that_begins_meanwhile() -> None:
+    """Its leader is asked whether something hangs, over the connection from which it reads nothing: as after
+    a round that failed."""
+    async with FakeKafka() as kafka, pool(kafka) as session:
+        kafka.cluster.create_topic("t", partition_count=len(PARTITIONS))
+        async with RawProducer(session, IMPATIENT, transactional_id="t") as producer:
+            producer.begin()
+            kafka.faults.begin(api="produce", times=1, throttle_ms=30_000)
+            producer.send(PARTITIONS[0], a_batch(b"first"))
+            await producer.commit()
+        async with RawProducer(session, IMPATIENT, transactional_id="t") as producer:
+            producer.begin()
+            values = send(producer, "second")
+            await producer.commit()
+        assert committed(kafka, PARTITIONS[0]) == [b"first", *values]

@@ -100,6 +100,7 @@ class Delivery:
             coordinator,
             self._dispatcher.routes,
             spawn=self._dispatcher.spawn,
+            led=lambda partition, connection: self.batches.queue_of(partition).lead_to(connection),
             changed=self._dispatcher.wake.set,
             refuse=self.refuse,
             fail=self.fail,

@@ -106,8 +106,7 @@ class Dispatcher(Generic[B]):
         )
         self._loop = asyncio.get_running_loop()
         self._ways: dict[int, _Way] = {}
-        self._taken_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
-        self._throttled_until: WeakKeyDictionary[object, float] = WeakKeyDictionary()
+        self._taken_until: WeakKeyDictionary[DataConnection, float] = WeakKeyDictionary()
         self._throttle: asyncio.TimerHandle | None = None
         self._children: set[asyncio.Task[None]] = set()
         self._create_task: Callable[..., asyncio.Task[None]]
@@ -209,11 +208,14 @@ class Dispatcher(Generic[B]):
     def taken_until(self, connection: object) -> float:
         """When the broker last accepted something on a connection, or its throttle ends; in the loop's
         time."""
-        return self._taken_until.get(connection, 0.0) if connection is not None else 0.0
+        if not isinstance(connection, DataConnection):
+            return 0.0
+        return max(connection.throttled_until, self._taken_until.get(connection, 0.0))
 
     def throttled_until(self, connection: object) -> float:
-        """When the broker's last throttle of a connection ends, or ended; in the loop's time."""
-        return self._throttled_until.get(connection, 0.0) if connection is not None else 0.0
+        """When the broker's last throttle of a connection ends, or ended, whatever it was for; in the loop's
+        time."""
+        return connection.throttled_until if isinstance(connection, DataConnection) else 0.0
 
     def _way(self, node: int) -> "_Way":
         way = self._ways.get(node)
@@ -243,9 +245,7 @@ class Dispatcher(Generic[B]):
         else:
             way.window.passed(under_way, began=sent.at, now=now)
         if was_taken:
-            self._taken_until[sent.connection] = now + throttled_seconds
-        if throttled_seconds:
-            self._throttled_until[sent.connection] = now + throttled_seconds
+            self._taken_until[sent.connection] = now
 
     def _is_throttled(self, connection: DataConnection) -> bool:
         left_seconds = connection.throttled_seconds

@@ -170,12 +170,14 @@ class TransactionPartitions:
         routes: Routes,
         *,
         spawn: Spawn,
+        led: Callable[[TopicPartition, DataConnection], None],
         changed: Callable[[], None],
         refuse: Callable[[Mapping[TopicPartition, KafkaError]], None],
         fail: Callable[[KafkaError], None],
     ) -> None:
-        """`changed` is called when more may be sent, `refuse` with partitions that cannot be written, `fail`
-        when the producer cannot continue."""
+        """`led` is called with the connection over which a leader that throttles is asked, `changed` when
+        more may be sent, `refuse` with partitions that cannot be written, `fail` when the producer cannot
+        continue."""
         self.added: set[TopicPartition] = set()
         """The partitions in the transaction, as far as the coordinator or a broker was told."""
         self._session = session
@@ -183,6 +185,7 @@ class TransactionPartitions:
         self._coordinator = coordinator
         self._routes = routes
         self._spawn = spawn
+        self._led = led
         self._changed = changed
         self._refuse = refuse
         self._fail = fail
@@ -248,6 +251,8 @@ class TransactionPartitions:
             clear |= here
             if led - here:
                 unclear[connection] = led - here
+                for partition in led - here if connection.throttled_seconds > 0 else ():
+                    self._led(partition, connection)
         if unclear:
             self._guard.ask(unclear, self._identity.producer_id)
         return clear
