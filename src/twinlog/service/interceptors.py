@@ -11,7 +11,7 @@ import inspect
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -203,7 +203,11 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
                     await context.abort_with_status(
                         rpc_status.to_status(status_of(error, service=self._service))
                     )
-                except Exception as error:  # noqa: BLE001 (the boundary to the wire)
+                except Exception as error:
+                    if _is_of_a_call_that_is_over(error):
+                        with suppress(grpc.aio.InternalError):
+                            await context.abort(grpc.StatusCode.CANCELLED)
+                        raise asyncio.CancelledError from error
                     error_id = uuid.uuid4().hex[:12]
                     left_out = self._limiter.admit((method, type(error)), now=time.monotonic())
                     if left_out is not None:
@@ -278,6 +282,13 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         if left_out is not None:
             audit = Audit(method=method, caller=caller, peer=context.peer(), request=request)
             audit.ended(outcome, left_out=left_out)
+
+
+def _is_of_a_call_that_is_over(error: BaseException) -> bool:
+    """gRPC could not write, as its caller has just died: it cancels the call only a moment later."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_of_a_call_that_is_over, error.exceptions))
+    return isinstance(error, grpc.aio.InternalError)
 
 
 def _status_code(context: Context) -> grpc.StatusCode:

@@ -240,6 +240,21 @@ async def test_a_defect_tells_the_client_an_id_and_the_log_the_traceback(
     assert logged["exc_info"]
 
 
+@pytest.mark.parametrize("is_in_group", [False, True])
+async def test_a_caller_that_dies_while_it_is_answered_is_no_defect(
+    running: Running, log_events: list[structlog.typing.EventDict], is_in_group: bool
+) -> None:
+    """gRPC says so before it cancels the call, for instance of a task that was killed."""
+    gone = grpc.aio.InternalError('Failed "execute_batch"')
+    running.servicer.failure = ExceptionGroup("of a TaskGroup", [gone]) if is_in_group else gone
+
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await running.stub.ListTopics(pb2.ListTopicsRequest(), timeout=TIMEOUT_SECONDS)
+
+    assert failure.value.code() is grpc.StatusCode.CANCELLED
+    assert not [event for event in log_events if event["event"] == "rpc_failed"]
+
+
 async def test_a_stream_maps_errors_too(running: Running) -> None:
     running.servicer.failure = NotFoundError("none")
 
