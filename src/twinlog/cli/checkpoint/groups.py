@@ -295,12 +295,17 @@ def _print(answer: pb2.ListGroupsResponse, lines: Iterable[str]) -> None:
         return max(0, now_ms - max(row.as_of.ToMilliseconds(), confirmed))
 
     # The note about the brokers says why, for all of them.
-    told = _SAY_ALL | _UNREADABLE if outages("checkpoint", answer.clusters) else _SAY_ALL
+    is_silent = bool(outages("checkpoint", answer.clusters))
+    told = _SAY_ALL | _UNREADABLE if is_silent else _SAY_ALL
     print_rows(group_fields(age_ms, told), answer.groups, empty="no groups known")
-    old = [row for row in answer.groups if value_of(row, "verdict") in _UNREADABLE]
-    for verdict in dict.fromkeys(value_of(row, "verdict") for row in old):
-        oldest = age(max(age_ms(row) for row in old if value_of(row, "verdict") == verdict))
-        say(f"note: {verdict}: the last known offsets, {oldest} old or less")
+    oldest_ms: dict[str, int] = {}
+    for row in answer.groups:
+        verdict = value_of(row, "verdict")
+        oldest_ms[verdict] = max(oldest_ms.get(verdict, 0), age_ms(row))
+    for verdict, oldest in oldest_ms.items():
+        # The brokers may have died since.
+        if is_silent or verdict in _UNREADABLE:
+            say(f"note: {verdict}: the last known offsets, {age(oldest)} old or less")
     for line in (*lines, *listings(answer.flows, now_ms=now_ms)):
         say(f"note: {line}")
 
