@@ -90,6 +90,13 @@ class Outage:
 
 
 NO_OUTAGE = Outage()
+WAITS_FOR_BROKERS = frozenset(
+    {
+        *("KAFKA_TIMEOUT", "KAFKA_UNAVAILABLE", "LEADER_UNAVAILABLE", "COORDINATOR_UNAVAILABLE"),
+        *("NOT_ENOUGH_REPLICAS", "HIGH_WATERMARK_BEHIND"),
+    }
+)
+"""Reasons of what waits for brokers while some do not answer."""
 
 
 def of_file(servers: Sequence[str]) -> dict[int, str]:

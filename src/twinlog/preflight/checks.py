@@ -11,6 +11,7 @@ from twinlog.config.flow.filters import config_property_filter
 from twinlog.config.flow.settings import fixed_configs
 from twinlog.errors import ConfigError, KafkaError, TwinlogError
 from twinlog.filters import PatternList
+from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
 from twinlog.model import ClusterAlias
 from twinlog.policy.expected_offsets import offsets_rule
@@ -142,7 +143,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
             cluster.alias,
             "reachable",
             str(cluster.unreachable),
-            _remedy(cluster.alias, cluster.unreachable, cluster.servers),
+            _remedy(cluster.alias, cluster.unreachable, cluster.outage),
         )
         return
     outage = cluster.outage
@@ -165,7 +166,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
         yield fine(cluster.alias, "version", f"Kafka {cluster.release} or later")
 
 
-def _remedy(alias: str, failure: KafkaError | ConfigError, servers: Sequence[str]) -> str:
+def _remedy(alias: str, failure: KafkaError | ConfigError, outage: Outage) -> str:
     if isinstance(failure, ConfigError):
         return f"correct {alias}.{failure.metadata['key']}" if "key" in failure.metadata else ""
     if failure.reason in _LOGIN:
@@ -173,7 +174,7 @@ def _remedy(alias: str, failure: KafkaError | ConfigError, servers: Sequence[str
     if failure.reason in _TOKEN:
         return f"check {alias}.sasl.oauthbearer.* and the token server or file"
     if _CONNECTION_REFUSED in str(failure):
-        return f"start the brokers of {alias} ({', '.join(servers)}), or correct {alias}.bootstrap.servers"
+        return f"{outage.remedy}, or correct {alias}.bootstrap.servers"
     return f"check {alias}.bootstrap.servers, and {alias}.security.protocol and {alias}.ssl.*"
 
 

@@ -68,9 +68,7 @@ Operations: TypeAlias = frozenset[str] | KafkaError
 class ClusterFacts:
     alias: ClusterAlias
     unreachable: KafkaError | ConfigError | None = None
-    """The error, also of a file that cannot be read; of the rest only `servers` is known then."""
-    servers: Sequence[str] = ()
-    """The addresses in the file."""
+    """The error, also of a file that cannot be read; of the rest only `outage` is known then."""
     cluster_id: str = ""
     release: str = ""
     broker_count: int = 0

@@ -13,6 +13,7 @@ from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.outage import Outage, of_file
 from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.loops import whole_file
@@ -151,7 +152,8 @@ async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts
                 outage=outage,
             )
     except (KafkaError, ConfigError) as error:
-        return ClusterFacts(alias=client.alias, unreachable=error, servers=client.bootstrap_servers)
+        outage = Outage(reason=error.reason, brokers=of_file(client.bootstrap_servers))
+        return ClusterFacts(alias=client.alias, unreachable=error, outage=outage)
 
 
 async def _broker_configs(cluster: KafkaCluster) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from twinlog.config import Address
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.kafka.admin.topics import release_of
 from twinlog.kafka.errors import translate
-from twinlog.kafka.outage import Outage
+from twinlog.kafka.outage import Outage, of_file
 from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import ClusterFacts, GroupRights, InternalTopic, Severity
 from twinlog.preflight.gather import gather_facts
@@ -123,17 +123,18 @@ def test_a_refused_connection_says_which_brokers_to_start(configure: Configure, 
     failure = translate(
         OSError(f"Multiple exceptions: {refused}, {refused}") if retried else refused, "connect", alias="B"
     )
-    away = ClusterFacts(alias="B", unreachable=failure, servers=("b1:29122", "b2:29123"))
+    places = of_file(("b1:29122", "b2:29123"))
+    away = ClusterFacts(alias="B", unreachable=failure, outage=Outage(reason=failure.reason, brokers=places))
     finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
-    assert finding.remedy == "start the brokers of B (b1:29122, b2:29123), or correct B.bootstrap.servers"
+    assert finding.remedy == "start the brokers at b1:29122, b2:29123, or correct B.bootstrap.servers"
 
 
 async def test_the_brokers_to_start_are_those_of_the_file(configure: Configure) -> None:
     file = configure({"A.bootstrap.servers": "127.0.0.1:1", "B.bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"})
     found = judge(await gather_facts(file, timeout_seconds=1.0))
     assert [each.remedy for each in found if each.check == "reachable"] == [
-        "start the brokers of A (127.0.0.1:1), or correct A.bootstrap.servers",
-        "start the brokers of B (127.0.0.1:1, 127.0.0.1:2), or correct B.bootstrap.servers",
+        "start the brokers at 127.0.0.1:1, or correct A.bootstrap.servers",
+        "start the brokers at 127.0.0.1:1, 127.0.0.1:2, or correct B.bootstrap.servers",
     ]
 
 
@@ -162,12 +163,12 @@ async def test_secrets_that_are_not_mounted_are_named_with_their_keys_and_the_ot
     _, message, remedy = told["A"]
     assert f"cannot read {at}/ca.p12" in message
     assert remedy == "correct A.ssl.truststore.location"
-    assert told["B"][2].startswith("start the brokers of B")
+    assert told["B"][2].startswith("start the brokers at ")
 
 
 def test_another_failure_to_connect_sends_to_the_addresses_and_tls(configure: Configure) -> None:
     failure = translate(OSError(errno.EHOSTUNREACH, "no route"), "connect", alias="B")
-    away = ClusterFacts(alias="B", unreachable=failure, servers=("b1:29122",))
+    away = ClusterFacts(alias="B", unreachable=failure)
     finding = the_trouble(facts_of(configure({}), clusters={"B": away}))
     assert finding.remedy == "check B.bootstrap.servers, and B.security.protocol and B.ssl.*"
 

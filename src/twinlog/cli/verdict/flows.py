@@ -9,23 +9,26 @@ from twinlog.cli.common.names import counted
 from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.rows import ClusterRow, FlowRow, Note
 from twinlog.cli.verdict.issues import SEVERITY, Issue, Level, bad, remedy, worst
+from twinlog.kafka.outage import WAITS_FOR_BROKERS
 from twinlog.kafka.reasons import REFUSALS
 
 # What is wrong with a cluster: one issue for it, whatever follows from it. Pure.
 
-FOLLOWS_FROM_CLUSTER = frozenset(
-    {
-        *("BACKOFF", "STALLED", "WAITING", "STARTING", "NOT_READY", "NO_TASK", "FETCH_UNANSWERED"),
-        *("TARGET_SLOW", "GROUPS_NOT_TRANSLATED", "SOURCE_UNREADABLE", "TARGET_UNREADABLE"),
-        *("MOVES_UNKNOWN", "HEARTBEAT_MISSING", "PATH_UNKNOWN", "LAG_UNKNOWN", "FLOW_NOT_READY"),
-        *("KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT", "LEADER_UNAVAILABLE", "COORDINATOR_UNAVAILABLE"),
-        *("PEER_TIMEOUT",),
-    }
+FOLLOWS_FROM_CLUSTER = (
+    frozenset(
+        {
+            *("BACKOFF", "STALLED", "WAITING", "STARTING", "NOT_READY", "NO_TASK", "FETCH_UNANSWERED"),
+            *("TARGET_SLOW", "GROUPS_NOT_TRANSLATED", "SOURCE_UNREADABLE", "TARGET_UNREADABLE"),
+            *("MOVES_UNKNOWN", "HEARTBEAT_MISSING", "PATH_UNKNOWN", "LAG_UNKNOWN", "FLOW_NOT_READY"),
+            "PEER_TIMEOUT",
+        }
+    )
+    | WAITS_FOR_BROKERS
 )
 """What a flow says while one of its clusters is away, because of that."""
-_FOLLOWS_FROM_BROKER = (
-    FOLLOWS_FROM_CLUSTER - {"WAITING", "STARTING", "NOT_READY", "NO_TASK", "FLOW_NOT_READY", "PEER_TIMEOUT"}
-) | {"HIGH_WATERMARK_BEHIND", "NOT_ENOUGH_REPLICAS"}
+_FOLLOWS_FROM_BROKER = FOLLOWS_FROM_CLUSTER.difference(
+    ("WAITING", "STARTING", "NOT_READY", "NO_TASK", "FLOW_NOT_READY", "PEER_TIMEOUT")
+)
 """What a flow says while some brokers of a cluster do not answer, because of that."""
 _KINDS = (
     ("authentication failed", ("AUTHENTICATION", "SASL", "credentials")),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.errors import NO_LEADER, TIMEOUT, UNAVAILABLE
+from twinlog.kafka.outage import WAITS_FOR_BROKERS
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.groups.directory import CopyIdentity
 from twinlog_checkpoint.moves.ends import written_ends
@@ -28,10 +28,6 @@ LOGS_AT_ONCE = 16
 _LEFT_RULES = "no flow copies it any more: the rules have changed, or its topic is gone; run it again"
 _LOST_TAIL = "has lost records that were copied: `twinlog positions set` copies them again"
 _WITH_ECHOES = "records that came from there count, too"
-_FOR_BROKERS = frozenset({NO_LEADER.name, TIMEOUT.name, UNAVAILABLE.name}) | {
-    *("COORDINATOR_UNAVAILABLE", "NOT_ENOUGH_REPLICAS", "HIGH_WATERMARK_BEHIND"),
-}
-"""Reasons of a copy that waits for brokers."""
 _LOST = "the logs do not show how far the copy has come"
 
 
@@ -193,7 +189,7 @@ class BacklogMeter:
                 position=position,
                 cause=f"{cause}; {_WITH_ECHOES}" if entry.is_both_ways else cause,
                 waits_for_broker=(isinstance(copy, KafkaError) and copy.retriable)
-                or (self.brokers_away and state is not None and state.reason in _FOR_BROKERS),
+                or (self.brokers_away and state is not None and state.reason in WAITS_FOR_BROKERS),
             )
 
     def _by_offsets(self, place: _Place) -> TopicBacklog | None:
