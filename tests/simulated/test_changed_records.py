@@ -21,6 +21,7 @@ from twinlog.testing.rpc import MemoryRpc
 from twinlog.testing.virtual_time import LoopClock
 from twinlog.transforms.expressions import Expressions
 from twinlog.verify.report import FlowReport
+from twinlog_source.pipeline.runner import NO_CORE_SECONDS
 from twinlog_source.records.frames import Back
 from twinlog_source.records.pipe import PipeJob, RunJob, TransformFailedError
 from twinlog_source.verify.engine import Verification
@@ -172,20 +173,38 @@ def test_a_pipe_that_opens_for_longer_than_an_epoch_serves_the_next_one(tmp_path
 class Late(Slow):
     """Opens when its partition has stood for long."""
 
-    seconds = 50.0
+    seconds = 80.0
 
 
-def test_a_partition_whose_records_are_with_spark_blames_no_source(tmp_path: Path) -> None:
+class Coreless(Late):
+    """Finds no core before that."""
+
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
+        await wait_or_stop(self.is_open, NO_CORE_SECONDS / 2 + 6 * random.random())
+        if not self.is_open.is_set():
+            raise TransientKafkaError("no core", reason="NO_FREE_CORE")
+        return await super().change(partition, records)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("pipe", "reason"), [(Late, "SPARK_UNAVAILABLE"), (Coreless, "NO_FREE_CORE")])
+def test_partitions_whose_records_are_with_spark_say_why_in_each_epoch(
+    tmp_path: Path, pipe: type[Pipe], reason: str, seed: int
+) -> None:
     async def life() -> None:
-        async with World(tmp_path, FILE, make_pipe=Late) as world:
+        epochs = SHORT_EPOCHS.replace("= 1", "= 5")
+        async with World(tmp_path, f"{FILE}{epochs}", seed=seed, make_pipe=pipe) as world:
             source = world.on["A"]
-            source.cluster.create_topic("orders")
-            source.produce("orders", 0, b"a")
+            source.cluster.create_topic("orders", partition_count=2)
+            for partition in range(2):
+                source.produce("orders", partition, b"a")
             world.start("configsync", "source")
             await world.pause(45)
             request = source_api.ListPartitionsRequest(source_topic="orders")
-            (told,) = (await asked(world, "ListPartitions", request)).partitions
-            assert told.reason == "SPARK_UNAVAILABLE", told
+            for _ in range(100):
+                told = (await asked(world, "ListPartitions", request)).partitions
+                assert {each.reason for each in told} == {reason}, told
+                await world.pause(0.3)
             await world.until(lambda: values(world, "B") == wanted(world), 60)
             for service in ("source", "configsync"):
                 await world.stop(service)

@@ -40,9 +40,6 @@ QUOTA_SECONDS = 15.0
 TRIES_SECONDS = 20.0
 """For so long, which is more than a request may take, a partition without progress waits for what its task
 waited for before it tried again."""
-CORE_TRIES_SECONDS = 90.0
-"""The same of records that Spark could not change: so long it may take until it says that it has no core."""
-_OF_SPARK = frozenset((PartitionReason.NO_FREE_CORE, "SPARK_UNAVAILABLE"))
 
 KEEPS_UP_SECONDS = 2.0
 """A partition whose oldest uncopied record is younger than this counts as caught up; a busy one is never more
@@ -227,13 +224,13 @@ def _waits_for(
             return PartitionReason.QUOTA, f"a quota of {facts.source} delays the copy"
     if reason:
         return reason, message or reason
-    if row.waited_for is not None:
-        why, words, tried_at = row.waited_for
-        if facts.now - tried_at <= (CORE_TRIES_SECONDS if why in _OF_SPARK else TRIES_SECONDS):
-            return why, words or why
     if message:
         # Of a partition that runs: Spark has its records.
         return "SPARK_UNAVAILABLE", message
+    if row.waited_for is not None:
+        why, words, tried_at = row.waited_for
+        if facts.now - tried_at <= TRIES_SECONDS:
+            return why, words or why
     problem = row.end_problem
     if problem is not None:
         return problem.reason, f"source {facts.source}: {problem}"

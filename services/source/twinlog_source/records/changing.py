@@ -5,11 +5,12 @@ A record whose expression fails comes out of the pipe with the key that failed. 
 (a function that raises, returns nonsense or takes too long) is found by halving: chunk by chunk in a pipe of
 its own, down to the record.
 
-What a task has asked for is computed to the end, also when its epoch ends meanwhile: the task of the next one
-asks for the same records.
+What a task has asked for is computed to the end, also when its epoch ends meanwhile, and as often as Spark
+fails: the task of the next one asks for the same records, and finds why it still has to wait.
 """
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -17,9 +18,11 @@ from typing import Any, Protocol
 
 import structlog
 
+from twinlog.backoff import Backoff, Jitter
 from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord, with_header
 from twinlog.errors import StateError, TwinlogError, WireFormatError
+from twinlog.kafka.deadline import pause
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy.replication import is_topic_name
 from twinlog.transforms.expressions import (
@@ -42,7 +45,10 @@ IDLE_SECONDS = 600.0
 APART_SECONDS = 20.0
 """The same of pipes beside that of the copy: on a cluster they share a core."""
 LEFT_SECONDS = 30.0
-"""Kept for so long, and until it is computed."""
+"""Kept for so long, and until it is computed, or fails."""
+AGAIN_SECONDS = 1.0
+LONGEST_AGAIN_SECONDS = 10.0
+"""Until Spark is asked again that failed."""
 TRIES = 3
 """A record alone is to blame if it breaks the pipe so often: once, somebody may have killed a worker."""
 
@@ -120,13 +126,24 @@ class Changed:
         return [self.passed[record[0]] for record in records if record[0] in self.passed]
 
 
+@dataclass(slots=True, kw_only=True)
+class AtSpark:
+    """A partition of which Spark has records to change."""
+
+    since: float
+    """On the loop's clock."""
+    parts: int = 0
+    """In how many pieces it has them."""
+    problem: TwinlogError | None = None
+    """Why it has not changed them, as known last; it is asked again."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Records that are being changed, or were for somebody who waited no longer."""
 
     records: Sequence[OpenRecord]
     work: "asyncio.Task[Changed | TwinlogError]"
-    """A failure is told, once, to whoever asks next: what was waited for may last longer than an epoch."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,6 +158,9 @@ class Changing:
     """For what broke it: everything else goes on meanwhile."""
     strict: Pipe
     """Breaks at a record whose expression fails, with the reason."""
+    tries_again: bool = False
+    """Ask Spark until it answers; otherwise a failure is told to who waits."""
+    at_spark: dict[TopicPartition, AtSpark] = field(default_factory=dict)
     _left: dict[TopicPartition, list[_Part]] = field(default_factory=dict)
     """What nobody waits for."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -163,8 +183,8 @@ class Changing:
         return self.pipe, self.alone, self.strict
 
     async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
-        """Raises KafkaError when Spark is away, and StateError (TRANSFORM_REFUSED) when it refuses the
-        expressions, or they break the pipe whatever the records are."""
+        """Raises StateError (TRANSFORM_REFUSED) when Spark refuses the expressions, or they break the pipe
+        whatever the records are, and unless it `tries_again` KafkaError when Spark is away."""
         if not records:
             return Changed(passed={}, on_error=self.expressions.on_error)
         parts, rest = self._claim(partition, records), records
@@ -204,25 +224,45 @@ class Changing:
         return parts
 
     def _forget_later(self, partition: TopicPartition, parts: list[_Part]) -> None:
-        """Once it is done and nobody asks: another worker may have the partition."""
+        """Once it is done, or fails, and nobody asks: another worker may have the partition."""
 
         def forget() -> None:
             if self._left.get(partition) is not parts:
                 return
-            if all(part.work.done() for part in parts):
-                del self._left[partition]
-            else:
+            at_spark = self.at_spark.get(partition)
+            if at_spark is not None and at_spark.problem is None:
                 self._forget_later(partition, parts)
+                return
+            for part in self._left.pop(partition):
+                part.work.cancel()
 
         asyncio.get_running_loop().call_later(LEFT_SECONDS, forget)
 
     async def _outcome(
         self, partition: TopicPartition, records: Sequence[OpenRecord]
     ) -> Changed | TwinlogError:
+        backoff = Backoff(
+            initial_seconds=AGAIN_SECONDS,
+            max_seconds=LONGEST_AGAIN_SECONDS,
+            random=random.random,
+            jitter=Jitter.EQUAL,
+        )
+        since = asyncio.get_running_loop().time()
+        at_spark = self.at_spark.setdefault(partition, AtSpark(since=since))
+        at_spark.parts += 1
         try:
-            return await self._changed(partition, records)
-        except TwinlogError as error:
-            return error
+            while True:
+                try:
+                    return await self._changed(partition, records)
+                except TwinlogError as error:
+                    if not self.tries_again or error.reason == PartitionReason.TRANSFORM_REFUSED:
+                        return error
+                    at_spark.problem = error
+                await pause(backoff.next())
+        finally:
+            at_spark.parts -= 1
+            if not at_spark.parts:
+                del self.at_spark[partition]
 
     async def _changed(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
         failed: dict[int, str] = {}
@@ -343,9 +383,11 @@ ChangingOf = Callable[[Flow, Expressions], Changing]
 
 
 @asynccontextmanager
-async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> AsyncIterator[ChangingOf]:
+async def kept_pipes(
+    run_pipe: RunPipe, make_pipe: MakePipe = record_pipe, *, tries_again: bool = False
+) -> AsyncIterator[ChangingOf]:
     """What changes the records of each flow that asks for it. Its pipes stay open while the context lasts:
-    Spark may need longer for a plan than whoever asked has time."""
+    Spark may need longer for a plan than whoever asked has time. `tries_again`: as in `Changing`."""
     kept: dict[tuple[Flow, Expressions], Changing] = {}
     running: list[asyncio.Task[None]] = []
     async with asyncio.TaskGroup() as group:
@@ -367,6 +409,7 @@ async def kept_pipes(run_pipe: RunPipe, make_pipe: MakePipe = record_pipe) -> As
                     pipe=make_pipe(run_job, expressions, False, IDLE_SECONDS),
                     alone=make_pipe(run_job, expressions, False, APART_SECONDS),
                     strict=make_pipe(run_job, expressions, True, APART_SECONDS),
+                    tries_again=tries_again,
                 )
                 running.extend(group.create_task(pipe.run(), name=f"pipe of {flow}") for pipe in found.pipes)
             return found

@@ -38,7 +38,7 @@ from twinlog_source.partitions.orders import ForeignWrite, Route, TaskSetup
 from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.leader_filler import LeaderFiller
 from twinlog_source.preserved.tails import CopyTails
-from twinlog_source.records.changing import Changing
+from twinlog_source.records.changing import AtSpark, Changing
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.copier import CALL_TIMEOUT_SECONDS, Copier
 from twinlog_source.task.foreign_writes import ForeignWrites, RestingCopies
@@ -199,12 +199,12 @@ async def open_copier(
             max_buffered_bytes=MAX_BUFFERED_BYTES,
             horizon=horizon_of(setup.settings),
         )
-        expressions = expressions_of(setup.settings)
+        expressions, at_spark = expressions_of(setup.settings), dict[TopicPartition, AtSpark]()
         if expressions is not None:
             records = changing(expressions)
             transforms = dials.transforms
             assert transforms is not None
-            source_reader.change = records.change
+            source_reader.change, at_spark = records.change, records.at_spark
             source_reader.dead_letters = DeadLetters(
                 topic=records.expressions.dead_letters, connector_name=setup.connector_name
             )
@@ -262,6 +262,7 @@ async def open_copier(
             clock=clock,
             preserved={} if preserved is None else preserved.by_source,
             late_seconds=settings.request_timeout_seconds,
+            at_spark=at_spark,
         )
         foreign_writes = ForeignWrites(
             reader=BatchReader(target_reads, read_committed=True),

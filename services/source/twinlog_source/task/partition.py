@@ -81,8 +81,6 @@ class PartitionCopy:
     """Whether somebody else copies it back, where the source may have copies of the target."""
     keeps_offsets: bool = False
     """The copy is preserved: its end is the position."""
-    with_spark_since: float | None = None
-    """Since when, in monotonic seconds, Spark has records of it to change; None = it has none."""
     is_full: bool = False
     """Enough of it is in flight to the target: no more is fetched for now."""
     held_bytes: int = 0

@@ -17,7 +17,6 @@ from twinlog_source.partitions.events import (
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import PartitionRow, StallWatch
 from twinlog_source.partitions.standing import (
-    CORE_TRIES_SECONDS,
     END_VALID_SECONDS,
     SILENT_SECONDS,
     TRIES_SECONDS,
@@ -28,8 +27,6 @@ from twinlog_source.partitions.standing import (
 )
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.partitions.transitions import take
-from twinlog_source.pipeline.runner import NO_CORE_SECONDS
-from twinlog_source.records.pipe import LAST_WORDS_SECONDS
 from unit.source.partitions.standing_facts import FACTS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -191,39 +188,16 @@ def test_who_rests_or_is_at_fault_is_not_stalled(state: PartitionState) -> None:
     assert words(standing_of(row, FACTS)) == (state, "BECAUSE")
 
 
-@pytest.mark.parametrize(
-    ("reason", "tries_seconds"),
-    [
-        ("LEADER_UNAVAILABLE", TRIES_SECONDS),
-        ("SPARK_UNAVAILABLE", CORE_TRIES_SECONDS),
-        ("NO_FREE_CORE", CORE_TRIES_SECONDS),
-    ],
-)
-def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile(
-    reason: str, tries_seconds: float
-) -> None:
+def test_a_task_that_tries_again_does_not_blame_the_source_meanwhile() -> None:
+    reason = "LEADER_UNAVAILABLE"
     row = behind(report=said(BACKOFF, reason=reason), since=0.0)
     tries_at = FACTS.now - 5
     take(row, said(), slot=0, now=tries_at, now_ms=0)
     assert words(standing_of(row, FACTS)) == (STALLED, reason)
-    soon = replace(FACTS, now=tries_at + tries_seconds - 1, heard_at=heard(tries_at + tries_seconds - 1))
+    soon = replace(FACTS, now=tries_at + TRIES_SECONDS - 1, heard_at=heard(tries_at + TRIES_SECONDS - 1))
     assert words(standing_of(row, soon)) == (STALLED, reason)
-    later = replace(FACTS, now=tries_at + tries_seconds + 1, heard_at=heard(tries_at + tries_seconds))
+    later = replace(FACTS, now=tries_at + TRIES_SECONDS + 1, heard_at=heard(tries_at + TRIES_SECONDS))
     assert words(standing_of(row, later)) == (STALLED, "FETCH_UNANSWERED")
-
-
-def test_an_executor_that_is_lost_never_makes_the_source_the_one_to_blame() -> None:
-    """Spark does not fail its job, but runs that again once it has a core."""
-    lost, no_core = said(BACKOFF, reason="SPARK_UNAVAILABLE"), said(BACKOFF, reason="NO_FREE_CORE")
-    row, told, now = behind(report=said(), since=0.0), set[str](), 0.0
-    for seconds, failure in ((LAST_WORDS_SECONDS, lost), *[(NO_CORE_SECONDS, no_core)] * 2):
-        for report, until in ((said(), now + seconds), (failure, now + seconds + 1)):
-            take(row, report, slot=0, now=now, now_ms=0)
-            while now < until:
-                standing = standing_of(row, replace(FACTS, now=now, heard_at=heard(now)))
-                told |= {standing.reason} if standing.state == STALLED else set()
-                now += 1
-    assert told == {"SPARK_UNAVAILABLE", "NO_FREE_CORE"}
 
 
 @pytest.mark.parametrize(

@@ -207,15 +207,18 @@ def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waite
     run_in_virtual_time(in_group(run))
 
 
-def test_a_failure_while_nobody_waited_is_told_to_who_asks_next_and_then_it_is_tried_again() -> None:
-    class Away(FakePipe):
-        async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
-            if not self.calls:
-                self.calls += 1
-                await pause(60)
-                raise TransientKafkaError("no core", reason="NO_FREE_CORE")
-            return await super().change(partition, records)
+class Away(FakePipe):
+    """Has no core for the first two calls."""
 
+    async def change(self, partition: TopicPartition, records: Sequence[OpenRecord]) -> Back:
+        if self.calls < 2:
+            self.calls += 1
+            await pause(60)
+            raise TransientKafkaError("no core", reason="NO_FREE_CORE")
+        return await super().change(partition, records)
+
+
+def test_spark_is_asked_until_it_answers_and_who_comes_meanwhile_finds_why_it_has_not() -> None:
     async def run(group: asyncio.TaskGroup) -> None:
         changing = Changing(
             group=group,
@@ -224,15 +227,41 @@ def test_a_failure_while_nobody_waited_is_told_to_who_asks_next_and_then_it_is_t
             pipe=Away(),
             alone=FakePipe(),
             strict=FakePipe(),
+            tries_again=True,
         )
-        at, records = TopicPartition("t", 0), [(0, 0, b"a")]
+        at, records, now = TopicPartition("t", 0), [(0, 0, b"a")], asyncio.get_running_loop().time
+        began = now()
         asked = group.create_task(changing.change(at, records), name="an epoch that ends")
         await pause(59)
+        assert changing.at_spark[at].problem is None
         asked.cancel()
-        await pause(2)
-        with pytest.raises(TransientKafkaError, match="no core"):
-            await changing.change(at, records)
+        await pause(10)
+        waits = changing.at_spark[at]
+        assert (waits.since, waits.problem and waits.problem.reason) == (began, "NO_FREE_CORE")
         assert [*(await changing.change(at, records)).passed] == [0]
+        assert now() - began < 140
+        assert changing.at_spark == {}
+
+    run_in_virtual_time(in_group(run))
+
+
+def test_what_spark_fails_to_change_for_nobody_is_given_up() -> None:
+    async def run(group: asyncio.TaskGroup) -> None:
+        pipe = Away()
+        changing = Changing(
+            group=group,
+            expressions=Expressions(topics=("t",), where="true"),
+            source="A",
+            pipe=pipe,
+            alone=FakePipe(),
+            strict=FakePipe(),
+            tries_again=True,
+        )
+        asked = group.create_task(changing.change(TopicPartition("t", 0), [(0, 0, b"a")]), name="moved away")
+        await pause(1)
+        asked.cancel()
+        await pause(200)
+        assert (pipe.calls, changing.at_spark, changing.left) == (2, {}, [])
 
     run_in_virtual_time(in_group(run))
 

@@ -408,16 +408,13 @@ class AnswerTaker(ABC):
         def take_routes(records: Sequence[OpenRecord]) -> Iterable[tuple[str, OpenRecord]]:
             return ((routes.get(record[0], ""), record) for record in take(records))
 
-        copy.with_spark_since = self.clock.monotonic()
         try:
             changed = await self.change(answer.partition, opened)
         except TwinlogError as error:
             if copy.generation == generation:
-                is_refused = error.reason == PartitionReason.TRANSFORM_REFUSED
-                self._set_aside(copy, error.reason, str(error), retriable=not is_refused)
+                self._set_aside(copy, error.reason, str(error), retriable=False)
             return
         finally:
-            copy.with_spark_since = None
             self.in_question.discard(answer.partition)
         # A partition that was moved meanwhile may have the same position again, in another log.
         if copy.generation == generation and copy.takes_answers:

@@ -17,6 +17,7 @@ from twinlog_source.partitions.orders import (
     TaskReport,
 )
 from twinlog_source.reasons import HELD, PartitionReason
+from twinlog_source.records.changing import AtSpark
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from twinlog_source.task.writing.round import OffsetSyncs
@@ -44,6 +45,7 @@ class Reporter:
     """Those of `copies` that are preserved."""
     late_seconds: float = 30.0
     """How long after its answer was lost a batch may still get onto a preserved copy."""
+    at_spark: Mapping[TopicPartition, AtSpark] = field(default_factory=dict)
     _gaps: dict[TopicPartition, list[Gap]] = field(default_factory=dict)
     _foreign_writes: dict[TopicPartition, list[ForeignWrite]] = field(default_factory=dict)
     _told: dict[TopicPartition, _Seen] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class Reporter:
                 problem is None,
                 waited_seconds >= SLOW_SECONDS,
                 copy.waits(now),
-                _waits_for_spark(copy, now),
+                self._waits_for_spark(copy, now),
                 len(self._gaps.get(partition, ())),
                 len(self._foreign_writes.get(partition, ())),
             )
@@ -216,15 +218,19 @@ class Reporter:
             return copy.state, PartitionReason.TARGET_SLOW, words
         if copy.state is PartitionState.RUNNING and (waits := copy.waits(now)):
             return copy.state, waits, HELD[waits]
-        if _waits_for_spark(copy, now):
+        return self._waits_for_spark(copy, now) or (copy.state, copy.reason, copy.message)
+
+    def _waits_for_spark(self, copy: PartitionCopy, now: float) -> tuple[PartitionState, str, str] | None:
+        """As `_standing`; None = it does not, or not for long."""
+        found = self.at_spark.get(copy.partition)
+        if found is None or copy.state is not PartitionState.RUNNING:
+            return None
+        if found.problem is not None:
+            return PartitionState.BACKOFF, found.problem.reason, str(found.problem)
+        if now - found.since >= SLOW_SECONDS:
             # No reason: it is known when the job fails, or finds no core.
             return copy.state, "", "Spark has not changed its next records yet"
-        return copy.state, copy.reason, copy.message
-
-
-def _waits_for_spark(copy: PartitionCopy, now: float) -> bool:
-    since = copy.with_spark_since
-    return copy.state is PartitionState.RUNNING and since is not None and now - since >= SLOW_SECONDS
+        return None
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:

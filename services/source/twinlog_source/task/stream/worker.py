@@ -115,7 +115,10 @@ class Worker:
         async with self.rpc.secure_channel(self.spec.driver_endpoint, trusted, CHANNEL_OPTIONS) as channel:
             stream: Any = pb_grpc.WorkerServiceStub(channel).Work(wait_for_ready=True)
             over = asyncio.Event()
-            async with kept_pipes(self._run_pipe, self.make_pipe) as changing, asyncio.TaskGroup() as group:
+            async with (
+                kept_pipes(self._run_pipe, self.make_pipe, tries_again=True) as changing,
+                asyncio.TaskGroup() as group,
+            ):
                 signs = group.create_task(self._give_signs(stream), name="signs of life")
                 tasks: set[asyncio.Task[None]] = set()
 

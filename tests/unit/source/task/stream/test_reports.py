@@ -10,6 +10,7 @@ from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog_source.partitions.orders import SkippedRange, TaskReport
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.records.changing import AtSpark
 from twinlog_source.task.stream.reports import EVERYTHING_SECONDS, SLOW_SECONDS, Reporter
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
 from unit.source.task.writing.writer_rig import BAD, GOOD, WriterRig
@@ -57,15 +58,17 @@ def test_a_slow_target_that_goes_on_is_not_named() -> None:
 
 def test_a_partition_whose_records_spark_has_says_so_until_they_are_back() -> None:
     rig = WriterRig()
-    reports, copy = reporter(rig), rig.copies[GOOD]
+    reports, at_spark = reporter(rig), AtSpark(since=rig.clock.monotonic())
     reports.report()
-    copy.with_spark_since = rig.clock.monotonic()
+    reports.at_spark = {GOOD: at_spark}
     assert told(reports.report()) == {}
     rig.clock.advance(SLOW_SECONDS)
     (waiting,) = reports.report().partitions
     assert (str(waiting.state), waiting.reason) == ("RUNNING", "")
     assert "Spark" in waiting.message
-    copy.with_spark_since = None
+    at_spark.problem = TransientKafkaError("no core", reason="NO_FREE_CORE")
+    assert told(reports.report()) == {"good": ("BACKOFF", "NO_FREE_CORE")}
+    reports.at_spark = {}
     assert [each.message for each in reports.report().partitions] == [""]
 
 
