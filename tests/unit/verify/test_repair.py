@@ -194,6 +194,26 @@ def test_what_no_verification_wrote_is_no_report(told: dict[str, Any]) -> None:
         remedies(told)
 
 
+@pytest.mark.parametrize("text", ["{}", "[]", "{", '{"flow": 3, "partitions": 4}'])
+def test_the_file_that_is_no_report_is_named(text: str, tmp_path: Path) -> None:
+    """And not the properties file as what to check next."""
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    command = [
+        "repair",
+        "--from-report",
+        str(file),
+        "--dry-run",
+        "--config",
+        str(tmp_path / "mm2.properties"),
+    ]
+    answer = CliRunner().invoke(app, command)
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith(f"error: {file}: ")
+    assert "KeyError" not in answer.stderr
+    assert answer.stderr.rstrip().endswith("next: twinlog repair --help")
+
+
 def test_a_report_of_lists_within_lists_is_wrong_use(tmp_path: Path) -> None:
     file = tmp_path / "deep.json"
     file.write_text("[" * 100_000)

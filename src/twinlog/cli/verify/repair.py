@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from twinlog.cli.verify.repairing import Repaired
     from twinlog.verify.repair import Remedy
 
+_OPTION = "--from-report"
+
 
 @command
 def repair_command(
@@ -49,7 +51,10 @@ def repair_command(
     from twinlog.verify.repair import remedies
 
     told = _read(report)
-    found = remedies(told)
+    try:
+        found = remedies(told)
+    except ConfigError as error:
+        raise ConfigError(f"{report}: {error}", key=_OPTION) from None
     if dry_run or not found:
         _show(found, (), call, flow=str(told.get("flow")))
         return
@@ -128,9 +133,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         told = json.loads(read_file(file))
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: not JSON: {error}") from error
+        raise ConfigError(f"{file}: not JSON: {error}", key=_OPTION) from error
     if not isinstance(told, dict):
-        raise ConfigError(f"{file}: it is not a report of twinlog verify")
+        raise ConfigError(f"{file}: it is not a report of twinlog verify", key=_OPTION)
     return told
 
 
