@@ -4,8 +4,7 @@ Every method is bounded: it returns or raises within its client's time-out (`Tra
 KAFKA_TIMEOUT). A large number of changes is sent in several requests, each bounded in the same way. Every
 other failure is a `TransientKafkaError` (try again) or a `FatalKafkaError` (retrying does not help), with
 Kafka's numeric code. Results per resource carry their own error as a value, so one bad topic never hides the
-others. Implementations: `twinlog.kafka.cluster` and
-`twinlog.testing.fakes.cluster`; both pass tests/contract.
+others. `twinlog.kafka.cluster` implements them; `twinlog.testing.fakes.cluster` does so without a wire.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

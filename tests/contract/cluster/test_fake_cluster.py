@@ -14,13 +14,11 @@ from contract.cluster.log_reader_contract import LogReaderContract
 from contract.cluster.log_writer_contract import LogWriterContract
 from contract.cluster.quota_admin_contract import QuotaAdminContract
 from contract.cluster.topic_admin_contract import TopicAdminContract
+from twinlog.batches import EndMarker
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.broker.calls import KAFKA_4_3
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
-
-_OUTCOMES = {Ending.COMMIT: Transaction.COMMITTED, Ending.ABORT: Transaction.ABORTED}
 
 
 class FakeRig:
@@ -30,13 +28,13 @@ class FakeRig:
         self.release = KAFKA_4_3
 
     async def transaction(self, partition: TopicPartition, values: Sequence[bytes], ending: Ending) -> None:
-        self.fake.append_transaction(partition, _records(values), _OUTCOMES[ending])
+        self.fake.append_transaction(partition, _records(values), EndMarker[ending.name])
 
     @asynccontextmanager
     async def _open(self, partition: TopicPartition, values: Sequence[bytes]) -> AsyncIterator[None]:
-        number = self.fake.append_transaction(partition, _records(values), Transaction.OPEN)
+        number = self.fake.append_transaction(partition, _records(values), None)
         yield
-        self.fake.finish_transaction(partition, number, Transaction.ABORTED)
+        self.fake.finish_transaction(partition, number, EndMarker.ABORT)
 
     def open_transaction(
         self, partition: TopicPartition, values: Sequence[bytes]
@@ -45,8 +43,7 @@ class FakeRig:
 
     @asynccontextmanager
     async def _active(self, group_id: str, group_type: str) -> AsyncIterator[None]:
-        state = "NOT_READY" if group_type == "streams" else "STABLE"
-        self.fake.set_group(group_id, state=state, group_type=group_type, member_count=1)
+        self.fake.set_group(group_id, state="STABLE", group_type=group_type, member_count=1)
         yield
         self.fake.set_group(group_id, group_type=group_type)
 
@@ -62,7 +59,7 @@ def _records(values: Sequence[bytes]) -> list[Record]:
 
 @pytest.fixture
 def rig() -> ClusterRig:
-    return FakeRig(FakeCluster(broker_configs={"node.id": "1"}))
+    return FakeRig(FakeCluster())
 
 
 class TestTopicAdmin(TopicAdminContract):

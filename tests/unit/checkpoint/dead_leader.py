@@ -44,15 +44,16 @@ def lose_coordinator(cluster: FakeCluster, group_id: str) -> None:
         kill_coordinator(cluster, group_id, lookup=lookup)
 
 
-def deny_group(cluster: FakeCluster, group_id: str) -> None:
-    """The principal has lost its rights on the group."""
+def deny_group(cluster: FakeCluster, group_id: str, *, is_listed: bool = False) -> None:
+    """The principal has lost its rights on the group, or may only see that it is there."""
     error = from_code(30, f"read offsets of group {group_id}", alias=cluster.alias)
 
     def leave_out(call: Call) -> None:
         if group_id in call.result:
             call.result[group_id] = error
 
-    cluster.intercept("list_groups", lambda call: call.result.pop(group_id, None), after=True)
+    if not is_listed:
+        cluster.intercept("list_groups", lambda call: call.result.pop(group_id, None), after=True)
     for lookup in ("describe_groups", "group_offsets"):
         cluster.intercept(lookup, leave_out, after=True)
 

@@ -3,10 +3,10 @@
 import random
 from dataclasses import dataclass, field, replace
 
+from twinlog.batches import EndMarker
 from twinlog.model import Record, TopicPartition
 from twinlog.offsets import OffsetSyncStore
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.wire import OffsetSync
 from twinlog_checkpoint.translation.history import OffsetPair, SyncHistory
 
@@ -58,11 +58,9 @@ class MirroredLogs:
             records = [self._record() for _ in range(size)]
             kind = self.rng.random()
             if kind < 0.5:
-                log = self.source.log(ORIGIN, "produce")
-                for record in records:
-                    log.append(record)
+                self.source.append(ORIGIN, *records)
             else:
-                outcome = Transaction.COMMITTED if kind < 0.8 else Transaction.ABORTED
+                outcome = EndMarker.COMMIT if kind < 0.8 else EndMarker.ABORT
                 self.source.append_transaction(ORIGIN, records, outcome)
 
     def copy(self, most: int | None = None) -> None:
@@ -75,14 +73,12 @@ class MirroredLogs:
             size = self.rng.randint(1, 15)
             batch, pending = pending[:size], pending[size:]
             if self.exactly_once and self.rng.random() < 0.1:
-                self.target.append_transaction(COPY, batch, Transaction.ABORTED)
-            start = self.target.log(COPY, "copy").end
+                self.target.append_transaction(COPY, batch, EndMarker.ABORT)
+            start = self.target.log(COPY).end_offset
             if self.exactly_once:
-                self.target.append_transaction(COPY, batch, Transaction.COMMITTED)
+                self.target.append_transaction(COPY, batch, EndMarker.COMMIT)
             else:
-                log = self.target.log(COPY, "copy")
-                for record in batch:
-                    log.append(record)
+                self.target.append(COPY, *batch)
             for index, record in enumerate(batch):
                 self._sync(record.offset, start + index)
             self.copied_to = batch[-1].offset + 1
@@ -94,8 +90,8 @@ class MirroredLogs:
 
     def lose_tail(self, share: float) -> None:
         """The copy loses its last records; the mirror continues at its position."""
-        end = self.target.log(COPY, "cut").end
-        self.target.truncate(COPY, max(self.target.log(COPY, "cut").start, int(end * (1 - share))))
+        end = self.target.log(COPY).end_offset
+        self.target.truncate(COPY, max(self.target.log(COPY).start_offset, int(end * (1 - share))))
 
     def create_again(self, *, from_start: bool) -> None:
         """The copy is deleted and created again; the mirror continues at its position, or copies all
@@ -119,7 +115,7 @@ class MirroredLogs:
     def retain(self, before: int) -> None:
         """Retention takes everything before an offset from the source."""
         self.retired += [record for record in self.visible_source() if record.offset < before]
-        self.source.log(ORIGIN, "retain").delete_before(before)
+        self.source.log(ORIGIN).delete_before(before)
 
     def forget_pairs(self, before: int) -> None:
         """The syncs before an offset were compacted when the service started again."""
@@ -136,16 +132,16 @@ class MirroredLogs:
     def compact(self, cluster: FakeCluster, share: float) -> None:
         """Keep the last record of each key in the log's first part, as the cleaner does."""
         partition = ORIGIN if cluster is self.source else COPY
-        log = cluster.log(partition, "compact")
-        edge = int(log.end * share)
+        edge = int(cluster.log(partition).end_offset * share)
         last_of_key: dict[bytes | None, int] = {}
-        for record in cluster.records(partition):
+        records = cluster.records(partition)
+        for record in records:
             last_of_key[record.key] = record.offset
         cluster.punch_holes(
             partition,
             {
                 record.offset
-                for record in cluster.records(partition)
+                for record in records
                 if record.offset < edge and last_of_key[record.key] != record.offset
             },
         )
@@ -220,5 +216,4 @@ def _named(record: Record) -> Record:
 
 
 def visible(cluster: FakeCluster, partition: TopicPartition) -> list[Record]:
-    log = cluster.log(partition, "look")
-    return list(log.read(log.start, read_committed=True, max_bytes=1 << 40).records)
+    return cluster.records(partition, read_committed=True)

@@ -3,8 +3,7 @@
 from twinlog.cli.verify.repairing import Pause, Repaired, make_again
 from twinlog.errors import FatalKafkaError, KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.ports import NewTopic, TopicDescription
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.verify.repair import Remedy, remedies
 
 COPY = "A.orders"

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.batches import EndMarker
 from twinlog.errors import KafkaError, TransientKafkaError, WireFormatError
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.table import STALE_SECONDS, Table
 from twinlog.model import Record, TimestampType, TopicPartition
 from twinlog.service.waiting import wait_or_stop
+from twinlog.testing.broker.compaction import compact
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.testing.virtual_time import FakeClock, VirtualTimeLoop
 
 P = TopicPartition("mm2-things.A.internal", 0)
@@ -57,8 +58,7 @@ def record(key: str, value: int | None) -> Record:
 def content(cluster: FakeCluster) -> dict[str, int]:
     """What the log says: the model."""
     rows: dict[str, int] = {}
-    read = cluster.log(P, "look").read(0, read_committed=True, max_bytes=1 << 30)
-    for each in read.records:
+    for each in cluster.records(P, read_committed=True):
         key = None if each.key is None else Numbers().decode_key(each.key)
         if key is not None:
             rows.pop(key, None)
@@ -94,13 +94,13 @@ async def live(steps: list[tuple[str, Any]]) -> None:
                 await table.put(what)
                 assert table.rows == content(cluster)
             case "another writer":
-                cluster.append_transaction(P, [record(*each) for each in what.items()], Transaction.COMMITTED)
+                cluster.append_transaction(P, [record(*each) for each in what.items()], EndMarker.COMMIT)
             case "aborted":
-                cluster.append_transaction(P, [record(*each) for each in what.items()], Transaction.ABORTED)
+                cluster.append_transaction(P, [record(*each) for each in what.items()], EndMarker.ABORT)
             case "compact":
-                compact(cluster)
+                compact(cluster.partition(P))
             case "lose the tail":
-                cluster.truncate(P, max(0, cluster.log(P, "look").end - what))
+                cluster.truncate(P, max(0, cluster.log(P).end_offset - what))
             case "create it again":
                 await cluster.delete_topics([P.topic])
                 cluster.add_topic(P.topic, configs={"cleanup.policy": "compact"})
@@ -121,14 +121,6 @@ async def live(steps: list[tuple[str, Any]]) -> None:
 
 def fail(call: Call) -> None:
     raise TransientKafkaError("the broker went away")
-
-
-def compact(cluster: FakeCluster) -> None:
-    newest: dict[bytes | None, int] = {}
-    records = cluster.log(P, "look").read(0, read_committed=True, max_bytes=1 << 30).records
-    for each in records:
-        newest[each.key] = each.offset
-    cluster.punch_holes(P, {each.offset for each in records} - set(newest.values()))
 
 
 @given(st.lists(STEPS, max_size=25))

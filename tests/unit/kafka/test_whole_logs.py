@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import FetchedRecords, NewTopic, OffsetSpec
 from twinlog.kafka.whole_logs import committed_records, read_to, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.testing.virtual_time import FakeClock
 
 P = TopicPartition("t", 0)
@@ -69,16 +69,16 @@ async def test_an_offset_that_the_log_does_not_have_any_more_is_a_transient_erro
 
 async def test_what_an_open_transaction_hides_is_waited_for(cluster: FakeCluster) -> None:
     held = Record(offset=0, timestamp_ms=0, key=b"held", value=b"x")
-    number = cluster.append_transaction(P, [held], Transaction.OPEN)
+    number = cluster.append_transaction(P, [held], None)
     async with cluster.writer() as writer:
         await writer.append(P, key=b"behind", value=b"x")
-    end = cluster.log(P, "look").end
+    end = cluster.log(P).end_offset
     fetches = 0
     async with cluster.reader(read_committed=True) as reader:
         async for _ in read_to(reader, P, 0, end, patience_seconds=60.0):
             fetches += 1
             if fetches == 50:
-                cluster.finish_transaction(P, number, Transaction.COMMITTED)
+                cluster.finish_transaction(P, number, EndMarker.COMMIT)
     assert fetches > 50
 
 

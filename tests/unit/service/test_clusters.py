@@ -80,12 +80,12 @@ async def test_brokers_that_do_not_answer_are_named_until_they_do_and_all_while_
             return set(status.outage.brokers) == set(brokers) and status.reachable == reachable
 
         assert await eventually(said)
-        cluster.silent_brokers = {2}
+        cluster.kafka.nodes[2].is_up = False
         assert await eventually(lambda: said(2))
         cluster.take_away()
         assert await eventually(lambda: said(1, 2, 3, reachable=False))
         cluster.bring_back()
         assert await eventually(lambda: said(2))
-        cluster.silent_brokers = set()
+        cluster.kafka.nodes[2].is_up = True
         assert await eventually(said)
         stop.set()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twinlog.batches import EndMarker
 from twinlog.config import load
 from twinlog.errors import KafkaError
 from twinlog.model import Flow, Record, TopicPartition
@@ -14,7 +15,6 @@ from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicLimits
 from twinlog.service.peers import open_channel
 from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
@@ -93,14 +93,14 @@ class FlowRig:
 
     async def mirror_maker_stores(self, position: int) -> None:
         """As `store`, by a producer of somebody else."""
-        await self.store(position, producer_id=self.target.new_producer_id())
+        await self.store(position, producer_id=self.target.kafka.transactions.new_producer_id())
 
     async def store(
         self, position: int, *, producer_id: int, ahead_ms: int = 0, partition: TopicPartition = P
     ) -> None:
         """A producer stores a position in the topic of positions, which exists; its clock is ahead."""
         key = source_offset_key("A", partition)
-        number = partition_for_key(key, len(self.target.topics[POSITIONS].logs))
+        number = partition_for_key(key, len(self.target.topics[POSITIONS].partitions))
         stored = Record(
             offset=-1,
             timestamp_ms=self.clock.now_ms() + ahead_ms,
@@ -108,7 +108,7 @@ class FlowRig:
             value=encode_source_offset(position),
             producer_id=producer_id,
         )
-        self.target.topics[POSITIONS].logs[number].append(stored)
+        self.target.append(TopicPartition(POSITIONS, number), stored)
 
     async def owner(self, *more: str) -> FlowState:
         """A new process: it has taken the flow over and knows its topics."""
@@ -149,7 +149,7 @@ class FlowRig:
             for transactional_id in transactional_ids:
                 slot = int(transactional_id.split("-")[-2])
                 if slot in self.open:
-                    self.target.finish_transaction(*self.open.pop(slot), Transaction.ABORTED)
+                    self.target.finish_transaction(*self.open.pop(slot), EndMarker.ABORT)
 
         journal = Journal(
             flow=flow.flow,
@@ -211,8 +211,8 @@ class FlowRig:
                 target_topic=f"A.{name}",
                 partition_count=1,
                 target_partition_count=1,
-                source_topic_id=self.source.topics[name].topic_id,
-                target_topic_id=self.target.topics[f"A.{name}"].topic_id,
+                source_topic_id=self.source.topic_id(name),
+                target_topic_id=self.target.topic_id(f"A.{name}"),
                 state=TopicState.READY,
                 limits=TopicLimits(max_message_bytes=1000),
             )

@@ -22,7 +22,7 @@ class FakeTargetProbe:
     async def new_writer(self) -> WriterFact:
         if self.no_writer is not None:
             raise self.no_writer
-        return WriterFact(producer_id=self.target.new_producer_id(), producer_epoch=0)
+        return WriterFact(producer_id=self.target.kafka.transactions.new_producer_id(), producer_epoch=0)
 
     async def producers(
         self, partitions: Collection[TopicPartition]

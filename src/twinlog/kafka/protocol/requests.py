@@ -148,11 +148,11 @@ class SchemaRequest(HandWrittenRequest[Any]):
         self, api: str, versions: range, asked: Fields, told: Callable[[Any], Any] = _as_it_is
     ) -> None:
         """`api`: kio's name, as "create_topics". `told` reads the answer."""
-        self._told = told
+        self.told = told
         super().__init__(
             API_KEYS[api], versions, self._written, self._read, throttle_of=lambda *_: self._throttle_ms
         )
-        self._asked = asked
+        self.asked = asked
         self._throttle_ms = 0
 
     def prepare(self, broker_versions: Mapping[int, tuple[int, int]]) -> AgreedRequest[Any]:
@@ -170,7 +170,7 @@ class SchemaRequest(HandWrittenRequest[Any]):
         schema = request_schema(self.api_key, version)
         buffer = io.BytesIO()
         try:
-            entity_writer(schema)(buffer, build(schema, self._asked))
+            entity_writer(schema)(buffer, build(schema, self.asked))
         except (SerialError, struct.error) as error:
             raise KafkaError(f"{api_key_map[self.api_key]}: {error}") from error
         return [buffer.getvalue()]
@@ -186,7 +186,7 @@ class SchemaRequest(HandWrittenRequest[Any]):
             raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error
         throttle: timedelta = getattr(answer, "throttle_time", timedelta(0))
         self._throttle_ms = throttle // _MILLISECOND
-        return self._told(answer)
+        return self.told(answer)
 
 
 class _Field(NamedTuple):

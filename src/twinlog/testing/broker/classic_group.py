@@ -95,8 +95,8 @@ class ClassicGroup:
     _rebalance: asyncio.TimerHandle | None = None
     _initial: asyncio.TimerHandle | None = None
     _joined_meanwhile: bool = False
-
-    kind = "classic"
+    kind: str = "classic"
+    """Of another kind it has no life of its own: a test says what state it is in."""
 
     @property
     def listed_protocol(self) -> str:

@@ -1,5 +1,7 @@
 """What the log cleaner leaves, on demand."""
 
+from collections.abc import Collection
+
 from twinlog.batches import compress, decode_record, open_records
 from twinlog.batches.bodies import OpenRecord
 from twinlog.batches.varint import encode_varint
@@ -17,6 +19,17 @@ def compact(partition: Partition, *, closed_only: bool = False) -> None:
     for log in partition.logs.values():
         end = min(log.last_stable_offset, log.segments.starts[-1] if closed_only else log.end_offset)
         log.replace_batches(_kept(log, end))
+
+
+def remove(partition: Partition, offsets: Collection[int]) -> None:
+    """Leave these out: single records, or markers."""
+    for log in partition.logs.values():
+        left = [_with_records(each, _without(each, offsets)) for each in log.batches]
+        log.replace_batches(each for each in left if each.header.record_count)
+
+
+def _without(batch: StoredBatch, offsets: Collection[int]) -> list[OpenRecord]:
+    return [record for record in open_records(batch.batch) if record[0] not in offsets]
 
 
 def _kept(log: PartitionLog, end: int) -> list[StoredBatch]:

@@ -299,17 +299,23 @@ class PartitionLog:
         """The bytes from the batch with this offset on, as a broker: the last batch may be cut, the first one
         is whole if `whole_first` (KIP-74). Batches from `before` on are not readable yet, and those of the
         next segment are for the next fetch."""
-        pieces: list[bytes] = []
+        pieces = [each.data for each in self.following(offset, max_bytes=max_bytes, before=before)]
+        limit = max(max_bytes, len(pieces[0])) if pieces and whole_first else max_bytes
+        return b"".join(pieces)[: max(limit, 0)]
+
+    def following(self, offset: int, *, max_bytes: int, before: int) -> list[StoredBatch]:
+        """The batches of which a fetch may read: they begin before the given offset, and the last one may
+        reach past the size."""
+        found: list[StoredBatch] = []
         size = 0
         first = self.index_of(offset)
         before = min(before, self._segment_end(first))
         for batch in self.batches[first:]:
             if batch.header.base_offset >= before or size >= max_bytes:
                 break
-            pieces.append(batch.data)
+            found.append(batch)
             size += len(batch.data)
-        limit = max(max_bytes, len(pieces[0])) if pieces and whole_first else max_bytes
-        return b"".join(pieces)[: max(limit, 0)]
+        return found
 
     def _segment_end(self, index: int) -> int:
         """Where the segment with this batch ends, or the log."""

@@ -45,8 +45,8 @@ async def test_a_restart_goes_on_from_the_checkpoints_in_the_topic(flow: Checkpo
 async def test_groups_that_come_and_go_cost_memory_only_up_to_a_bound(flow: CheckpointFlowRig) -> None:
     orders = TopicPartition("orders", 0)
     await flow.write_sync("orders", 100, 100)
-    flow.source.set_group("stays", {orders: 100})
     async with flow.ready() as checkpointer:
+        flow.source.set_group("stays", {orders: 100})
         checkpointer.history = history = CheckpointHistory(most_old=3)
         for number in range(20):
             flow.source.set_group(f"short-lived-{number}", {orders: 100})
@@ -84,7 +84,6 @@ async def test_a_checkpoints_topic_that_could_not_be_made_at_the_start_is_made_l
 ) -> None:
     """A right that is granted while the service runs heals it without a restart."""
     await flow.write_sync("orders", 10, 20)
-    flow.source.set_group("g", {TopicPartition("orders", 0): 10})
     granted = False
 
     def refuse(call: Call) -> None:
@@ -95,6 +94,8 @@ async def test_a_checkpoints_topic_that_could_not_be_made_at_the_start_is_made_l
 
     flow.target.intercept("create_topics", refuse, after=True)
     async with flow.ready() as checkpointer:
+        flow.source.set_group("g", {TopicPartition("orders", 0): 10})
+        flow.clock.advance(1)
         with pytest.raises(KafkaError) as missing:
             await flow.do_pass(checkpointer)
         assert missing.value.reason == "TOPIC_UNKNOWN"

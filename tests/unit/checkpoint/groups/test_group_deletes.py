@@ -69,7 +69,7 @@ class Rig:
 
     def forget_on_source(self, *groups: str) -> None:
         for group in groups or ("g",):
-            del self.fakes.source.groups[group]
+            self.fakes.source.kafka.groups.delete(group)
 
     def on_target(self) -> set[str]:
         return set(self.fakes.target.groups)
@@ -136,7 +136,7 @@ async def test_a_group_that_stands_at_an_earlier_checkpoint_is_deleted(restarted
         rig.fakes.source.set_group("g", {ORDERS: 15})
         rig.fakes.clock.advance(10)
         await rig.fakes.do_pass(rig.parts.checkpointer)
-        assert rig.fakes.target.groups["g"].offsets[COPY].next_offset == 10
+        assert rig.fakes.target.kafka.groups.offsets["g"][COPY].offset == 10
         rig.forget_on_source()
         async with rig.next_process() if restarted else nullcontext(rig) as now:
             await now.sync_past_grace()
@@ -152,7 +152,7 @@ async def test_the_committed_offset_stays_known_however_many_checkpoints_follow(
             rig.fakes.source.set_group("g", {ORDERS: offset})
             rig.fakes.clock.advance(10)
             await rig.fakes.do_pass(rig.parts.checkpointer)
-        assert rig.fakes.target.groups["g"].offsets[COPY].next_offset == 10
+        assert rig.fakes.target.kafka.groups.offsets["g"][COPY].offset == 10
         rig.forget_on_source()
         await rig.sync_past_grace()
         assert rig.on_target() == {"other"}
@@ -298,7 +298,7 @@ async def test_a_source_that_lost_all_its_groups_deletes_none_until_they_are_bac
 
 async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back() -> None:
     async with translated() as rig:
-        rig.fakes.source.replace_id("another")
+        rig.fakes.source.kafka.cluster_id = "another"
         rig.forget_on_source("g")
         rig.restart()
         await rig.sync_past_grace()

@@ -42,9 +42,7 @@ class MoveRig:
         pairs = self.logs.history.of(ORIGIN)
         assert pairs is not None
         pair = pairs.above(before)
-        source, target = (self.logs.source.topics[ORIGIN.topic], self.logs.target.topics[COPY.topic])
-        keeps_names = ORIGIN.topic == COPY.topic
-        topic_ids = TopicIds(source.topic_id, target.topic_id) if keeps_names else None
+        topic_ids = TopicIds(self.logs.source.topic_id(ORIGIN.topic), self.logs.target.topic_id(COPY.topic))
         while pair is not None:
             await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream, topic_ids=topic_ids)
             pair = pairs.above(pair.upstream)
@@ -84,7 +82,7 @@ class MoveRig:
 
     @property
     def source_end(self) -> int:
-        return self.logs.source.log(ORIGIN, "end").end
+        return self.logs.source.log(ORIGIN).end_offset
 
 
 @asynccontextmanager

@@ -188,7 +188,7 @@ async def test_a_failback_says_how_a_group_gets_a_place_after_everything_was_cop
         rig.logs.target.set_group("g", {COPY: there[200].offset})
         rig.logs.crash(back=0)
         rig.logs.copied_to, rig.synced_to = 0, -1
-        begin = rig.logs.target.log(COPY, "end").end
+        begin = rig.logs.target.log(COPY).end_offset
         await rig.copy()
         (blocker,) = (await rig.served.failback.plan(NO_WAIT)).blockers
         command = r"`kafka-consumer-groups --group g --topic A\.orders:0 --reset-offsets --to-offset (\d+)"
@@ -206,7 +206,7 @@ async def test_syncs_of_a_source_that_is_gone_give_no_place_in_the_present_one()
         rig.topics.known = {ORIGIN.topic: replicated(rig.fakes, ORIGIN.topic)}
         rig.logs.produce(100)
         await rig.copy()
-        place = SourcePosition(partition=COPY, next_offset=rig.logs.target.log(COPY, "end").end)
+        place = SourcePosition(partition=COPY, next_offset=rig.logs.target.log(COPY).end_offset)
         assert (await rig.parts.back.translate([place]))[place].verdict is Verdict.MAPPED
         rig.logs.source.add_topic(ORIGIN.topic)
         rig.topics.known = {ORIGIN.topic: replicated(rig.fakes, ORIGIN.topic, generation=2)}
@@ -214,5 +214,5 @@ async def test_syncs_of_a_source_that_is_gone_give_no_place_in_the_present_one()
         rig.logs.produce(900)
         assert (await rig.parts.back.translate([place]))[place].downstream_offset is None
         await rig.copy()
-        end = SourcePosition(partition=COPY, next_offset=rig.logs.target.log(COPY, "end").end)
+        end = SourcePosition(partition=COPY, next_offset=rig.logs.target.log(COPY).end_offset)
         assert (await rig.parts.back.translate([end]))[end].verdict is Verdict.MAPPED

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import StateError
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePlan
@@ -22,9 +22,10 @@ ACCEPTED = replace(NO_WAIT, accept_loss=True)
 
 
 def append(cluster: FakeCluster, partition: TopicPartition, *values: str) -> None:
-    log = cluster.log(partition, "append")
     for value in values:
-        log.append(Record(offset=-1, timestamp_ms=1_800_000_000_000, key=None, value=value.encode()))
+        cluster.append(
+            partition, Record(offset=-1, timestamp_ms=1_700_000_100_000, key=None, value=value.encode())
+        )
 
 
 def written_there(rig: MoveRig, count: int) -> None:
@@ -74,11 +75,11 @@ async def test_those_between_copied_records_are_counted_as_the_source_service_te
         await failed_over(rig, read=read)
         before = len(rig.logs.visible_target())
         written_there(rig, 7)
-        begin = rig.logs.target.log(COPY, "end").end - 7
+        begin = rig.logs.target.log(COPY).end_offset - 7
         rig.logs.produce(20)
         await rig.copy()
         written_there(rig, 3)
-        end = rig.logs.target.log(COPY, "end").end
+        end = rig.logs.target.log(COPY).end_offset
         state = CopyState(
             state="RUNNING",
             position=rig.source_end,
@@ -178,7 +179,7 @@ async def test_copies_that_only_the_flow_wrote_have_none(seed: int) -> None:
             rig.logs.compact(rig.logs.source, 0.9)
         if seed % 3:
             rig.logs.retain(rig.logs.visible_source()[20].offset)
-        rig.logs.target.append_transaction(COPY, rig.logs.visible_source()[:3], Transaction.ABORTED)
+        rig.logs.target.append_transaction(COPY, rig.logs.visible_source()[:3], EndMarker.ABORT)
         plan = await rig.served.failback.plan(NO_WAIT)
         assert named(plan) == []
         written_there(rig, 5)

@@ -25,10 +25,10 @@ def replicated(fakes: CheckpointFlowRig, topic: str, *, generation: int = 1) -> 
     return ReplicatedTopic(
         source_topic=topic,
         target_topic=copy,
-        partition_count=len(fakes.source.topics[topic].logs),
-        target_partition_count=len(fakes.target.topics[copy].logs),
-        source_topic_id=fakes.source.topics[topic].topic_id,
-        target_topic_id=fakes.target.topics[copy].topic_id,
+        partition_count=len(fakes.source.topics[topic].partitions),
+        target_partition_count=len(fakes.target.topics[copy].partitions),
+        source_topic_id=fakes.source.topic_id(topic),
+        target_topic_id=fakes.target.topic_id(copy),
         generation=generation,
         created_after_start=False,
         state=TopicState.READY,
@@ -71,9 +71,7 @@ async def test_what_a_group_has_asked_about_before_any_copy_is_counted() -> None
         rig.logs.source.add_topic(SMALL.topic)
         rig.logs.target.add_topic(SMALL_COPY.topic)
         for value in (b"1", b"2", b"3"):
-            rig.logs.source.log(SMALL, "write").append(
-                Record(offset=-1, timestamp_ms=1, key=None, value=value)
-            )
+            rig.logs.source.append(SMALL, Record(offset=-1, timestamp_ms=1, key=None, value=value))
         known(rig, SMALL.topic)
         await rig.parts.back.translate([SourcePosition(partition=SMALL_COPY, next_offset=0)])
         assert rig.parts.pairs(SMALL) is not None
@@ -89,7 +87,7 @@ async def test_records_that_the_copy_has_lost_are_not_copied_whatever_the_source
         await rig.fakes.write_sync(ORIGIN.topic, last, its_copy)
         await rig.has_synced(last)
         assert (await backlog(rig))[ORIGIN].records_not_copied == 0
-        rig.logs.target.log(COPY, "lose").truncate(rig.logs.visible_target()[-7].offset)
+        rig.logs.target.truncate(COPY, rig.logs.visible_target()[-7].offset)
         left = (await backlog(rig))[ORIGIN]
     assert left.records_not_copied is None
     assert "has lost records that were copied" in left.message
@@ -99,10 +97,9 @@ async def test_a_lost_tail_is_seen_before_the_source_service_notices_it() -> Non
     """Also behind the newest offset sync: the service tells how far it wrote, the plan asks how far it is."""
     async with move_rig() as rig:
         known(rig, ORIGIN.topic)
-        log = rig.logs.target.log(COPY, "end")
-        told(rig, position=rig.source_end, target_end=log.end)
+        told(rig, position=rig.source_end, target_end=rig.logs.target.log(COPY).end_offset)
         assert (await backlog(rig))[ORIGIN].records_not_copied == 0
-        log.truncate(rig.logs.visible_target()[-1].offset)
+        rig.logs.target.truncate(COPY, rig.logs.visible_target()[-1].offset)
         left = (await backlog(rig))[ORIGIN]
     assert left.records_not_copied != 0
     assert "has lost records that were copied" in left.message
@@ -149,7 +146,7 @@ async def test_a_loss_outside_what_the_source_still_holds_does_not_block(begin: 
     async with move_rig() as rig:
         known(rig, ORIGIN.topic)
         told(rig, position=rig.source_end)
-        rig.logs.source.log(ORIGIN, "expire").delete_before(20)
+        rig.logs.source.log(ORIGIN).delete_before(20)
         states = rig.fakes.copy_states
         states.report = replace(states.report, lost={ORIGIN: [LostRange(begin, end, "TARGET_RECREATED")]})
         found = await backlog(rig)
@@ -184,9 +181,7 @@ async def test_the_word_of_a_source_that_has_not_seen_the_new_topic_is_not_belie
         known(rig, ORIGIN.topic)
         told(rig, position=rig.source_end)
         rig.logs.source.add_topic(ORIGIN.topic)
-        log = rig.logs.source.log(ORIGIN, "produce")
-        for record in rig.logs.visible_target()[:200]:
-            log.append(record)
+        rig.logs.source.append(ORIGIN, *rig.logs.visible_target()[:200])
         told(rig, position=200)
         found = await backlog(rig)
     assert found[ORIGIN].records_not_copied != 0
@@ -197,9 +192,7 @@ async def test_a_topic_that_was_made_again_is_compared_by_its_records() -> None:
     async with move_rig() as rig:
         rig.logs.source.add_topic(ORIGIN.topic)
         known(rig, ORIGIN.topic, generation=2)
-        log = rig.logs.source.log(ORIGIN, "produce")
-        for record in rig.logs.visible_target()[:300]:
-            log.append(record)
+        rig.logs.source.append(ORIGIN, *rig.logs.visible_target()[:300])
         told(rig, position=100)
         found = await backlog(rig)
     assert found[ORIGIN].records_not_copied != 0
@@ -210,11 +203,12 @@ async def test_offsets_decide_without_reading_a_log(by_source: bool) -> None:
     """The position that the source service tells, or an offset sync at the end of the log."""
     async with move_rig() as rig:
         known(rig, ORIGIN.topic)
+        rig.logs.source.append(ORIGIN, rig.logs.visible_source()[-1])
+        rig.logs.copy()
         newest = rig.logs.visible_source()[-1].offset
         if by_source:
             told(rig, position=rig.source_end)
         else:
-            rig.logs.source.truncate(ORIGIN, newest + 1)
             copied = rig.logs.visible_target()[-1].offset
             await rig.fakes.write_sync(ORIGIN.topic, newest, copied)
             await rig.has_synced(newest)
@@ -296,7 +290,7 @@ async def test_what_was_removed_before_it_was_copied_is_named() -> None:
         rig.logs.produce(40)
         known(rig, ORIGIN.topic)
         begin = rig.logs.visible_source()[-10].offset
-        rig.logs.source.log(ORIGIN, "expire").delete_before(begin)
+        rig.logs.source.log(ORIGIN).delete_before(begin)
         told(rig, state="PAUSED", position=copied_to, reason="PAUSED_BY_OPERATOR")
         entry = (await backlog(rig))[ORIGIN]
     assert entry.records_not_copied == 10
@@ -309,7 +303,7 @@ async def test_how_far_a_copy_came_is_not_told_by_its_last_offset_sync() -> None
     async with move_rig() as rig:
         rig.logs.produce(40)
         known(rig, ORIGIN.topic)
-        rig.logs.source.log(ORIGIN, "expire").delete_before(rig.logs.visible_source()[-10].offset)
+        rig.logs.source.log(ORIGIN).delete_before(rig.logs.visible_source()[-10].offset)
         rig.fakes.copy_states.report = CopyReport(away="the source service does not answer")
         entry = (await backlog(rig))[ORIGIN]
     assert (entry.records_not_copied, entry.message) == (10, "the source service does not answer")

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
-from twinlog.kafka.ports import AclBinding
 from twinlog.model import Flow
 from twinlog.moves.record import Moves, Step
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.policy.replication import IdentityReplicationPolicy
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster import Call, FakeCluster, Transaction
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.write_blocks import OtherFence, fence_of, holder_name, holder_of, is_fence, is_holder
 from twinlog_checkpoint.assembly import watch_fences
 from twinlog_checkpoint.journal import KnownFences
@@ -42,7 +42,7 @@ HELD_BY_OTHER = {FENCE, holder_of(FENCE, OTHER)}
 @asynccontextmanager
 async def fence_rig() -> AsyncIterator[MoveRig]:
     async with move_rig() as rig:
-        rig.logs.target.replace_id("id-of-B")
+        rig.logs.target.kafka.cluster_id = "id-of-B"
         rig.logs.source.set_group("g", {ORIGIN: 100})
         yield rig
 
@@ -178,12 +178,24 @@ async def test_a_fence_that_another_flow_begins_to_hold_or_releases_meanwhile(be
     assert source.acls == (HELD_BY_OTHER if begins else set())
 
 
-async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same_until_the_move_back() -> None:
-    class KnownUsersOnly(FakeCluster):
-        def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
-            return None if binding.principal == "User:*" else KafkaError("no such user", reason="REFUSED")
+def refusing(operation: str, error: KafkaError) -> FakeCluster:
+    """A cluster that makes, or deletes, no holder of a fence."""
+    cluster = FakeCluster("A")
 
-    source = KnownUsersOnly("A")
+    def keep(call: Call) -> None:
+        for binding in filter(is_holder, call.result):
+            call.result[binding] = error
+            if operation == "create_acls":
+                cluster.acls.discard(binding)
+            else:
+                cluster.acls.add(binding)
+
+    cluster.intercept(operation, keep, after=True)
+    return cluster
+
+
+async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same_until_the_move_back() -> None:
+    source = refusing("create_acls", KafkaError("no such user", reason="REFUSED"))
     await hold_fences(source, [FENCE], OURS)
     assert source.acls == {FENCE}
     await release_fences(source, [FENCE], OURS)
@@ -191,12 +203,7 @@ async def test_a_cluster_that_knows_no_such_user_is_fenced_all_the_same_until_th
 
 
 async def test_a_holder_that_cannot_be_deleted_is_not_forgotten() -> None:
-    class KeepsHolders(FakeCluster):
-        def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
-            is_kept = is_holder(binding) and doing.startswith("delete")
-            return KafkaError("not now", reason="REFUSED") if is_kept else None
-
-    source = KeepsHolders("A")
+    source = refusing("delete_acls", KafkaError("not now", reason="REFUSED"))
     await hold_fences(source, [FENCE], OURS)
     with pytest.raises(KafkaError, match="not now"):
         await release_fences(source, [FENCE], OURS)
@@ -228,12 +235,8 @@ async def test_equal_aliases_of_other_clusters_are_another_holder() -> None:
     "error", [TransientKafkaError("not now"), KafkaError("no such user", reason="REFUSED")]
 )
 async def test_a_holder_that_cannot_be_created_now_is_tried_again(error: KafkaError) -> None:
-    class Refusing(FakeCluster):
-        def _acl_problem(self, binding: AclBinding, doing: str) -> KafkaError | None:
-            return error if is_holder(binding) else None
-
     with pytest.raises(TransientKafkaError) if error.retriable else nullcontext():
-        await hold_fences(Refusing("A"), [FENCE], OURS)
+        await hold_fences(refusing("create_acls", error), [FENCE], OURS)
 
 
 @pytest.mark.parametrize("is_repeated", [True, False])
@@ -329,9 +332,7 @@ async def test_what_is_written_until_the_fence_holds_belongs_to_the_move() -> No
 async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() -> None:
     """A fence does not keep it from being committed, and the copy ends before it."""
     async with fence_rig() as rig:
-        log = rig.logs.source.log(ORIGIN, "produce")
-        transaction = log.begin()
-        log.append(rig.logs.visible_target()[0], transaction)
+        transaction = rig.logs.source.append_transaction(ORIGIN, rig.logs.visible_target()[:1], None)
         rig.logs.source.intercept("list_offsets", lambda _call: rig.fakes.clock.advance(10))
         _, report = await run(rig.served.failover, FENCED)
         (reason,) = report.left_behind
@@ -339,7 +340,7 @@ async def test_a_transaction_that_is_open_behind_the_fence_is_not_forgotten() ->
         assert str(ORIGIN) in reason
         _, accepted = await run(rig.served.failover, replace(FENCED, accept_loss=True))
         assert accepted.left_behind == []
-        log.finish(transaction, Transaction.ABORTED)
+        rig.logs.source.finish_transaction(ORIGIN, transaction, EndMarker.ABORT)
         _, over = await run(rig.served.failover, FENCED)
     assert over.left_behind == []
 

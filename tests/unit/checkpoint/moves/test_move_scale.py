@@ -9,11 +9,9 @@ import pytest
 from hypothesis import settings
 
 from twinlog.acl_rights import ALLOW
-from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Record, TopicPartition
 from twinlog.moves.record import Moves
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog.testing.fakes.cluster_state import FakeGroup
 from twinlog.wire import OffsetSync
 from twinlog.write_blocks import fence_of
 from twinlog_checkpoint.flow.parts import FlowParts
@@ -51,23 +49,16 @@ def world(groups: int, partitions: int) -> CheckpointFlowRig:
         for cluster, topic in ((fakes.source, name), (fakes.target, f"A.{name}")):
             cluster.add_topic(topic, PER_TOPIC)
             for number in range(PER_TOPIC):
-                log = cluster.log(TopicPartition(topic, number), "fill")
-                for _ in range(RECORDS):
-                    log.append(record)
+                cluster.append(TopicPartition(topic, number), *[record] * RECORDS)
     topics.known = {name: replicated(fakes, name) for name in names}
     all_partitions = [TopicPartition(name, number) for name in names for number in range(PER_TOPIC)]
     fakes.copy_states.report = CopyReport(
         partitions={each: CopyState(state="RUNNING", position=RECORDS) for each in all_partitions}
     )
     for number in range(groups):
-        fakes.source.groups[f"g{number:05}"] = FakeGroup(
-            offsets={
-                all_partitions[(number * OFFSETS_PER_GROUP + step) % partitions]: CommittedOffset(
-                    next_offset=RECORDS - 1
-                )
-                for step in range(OFFSETS_PER_GROUP)
-            }
-        )
+        first = number * OFFSETS_PER_GROUP
+        read = [all_partitions[each % partitions] for each in range(first, first + OFFSETS_PER_GROUP)]
+        fakes.source.set_group(f"g{number:05}", dict.fromkeys(read, RECORDS - 1))
     return fakes
 
 

@@ -116,12 +116,11 @@ async def test_a_group_is_finished_when_each_of_its_offsets_is() -> None:
         for cluster, name in ((rig.logs.source, "gone"), (rig.logs.target, "A.gone")):
             cluster.add_topic(name)
         rig.logs.source.set_group("g", {ORIGIN: 100, other: 0})
-        rig.logs.source.groups["g"].offsets[other] = replace(
-            rig.logs.source.groups["g"].offsets[other], next_offset=1_000_000
-        )
+        offsets = rig.logs.source.kafka.groups.offsets["g"]
+        offsets[other] = offsets[other]._replace(offset=1_000_000)
         await rig.fakes.write_sync("gone", 0, 0)
         await run(rig.served.failover)
-        del rig.logs.source.groups["g"].offsets[other]
+        del offsets[other]
         rig.logs.source.set_group("g", {ORIGIN: 200})
         _, report = await run(rig.served.failover)
         written = await offset_of(rig.logs.target, "g", COPY)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.raw.lookups import OpenTransaction
 from twinlog.model import TopicPartition
 from twinlog.moves.record import MoveKind, MoveState, Step
 from twinlog.testing.fakes.cluster import Call
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.moves.running.run_record import MoveReport, StepEvent, StepState
@@ -177,11 +177,9 @@ async def test_records_behind_an_open_transaction_are_not_copied_and_are_waited_
     """They were acknowledged; only the end of the transaction lets the copy read them."""
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
-        log, begun = rig.logs.source.log(ORIGIN, "produce"), rig.source_end
-        transaction = log.begin()
-        log.append(rig.logs.visible_target()[0], transaction)
-        for record in rig.logs.visible_target()[:5]:
-            log.append(record)
+        begun, records = rig.source_end, rig.logs.visible_target()[:5]
+        transaction = rig.logs.source.append_transaction(ORIGIN, records[:1], None)
+        rig.logs.source.append(ORIGIN, *records)
         rig.fakes.open_transactions[ORIGIN] = [OpenTransaction(7, 0, begun, 1_700_000_000_000)]
         plan = await rig.served.failover.plan(NO_WAIT)
         (backlog,) = plan.backlog
@@ -195,7 +193,7 @@ async def test_records_behind_an_open_transaction_are_not_copied_and_are_waited_
         assert refused.value.reason == "BACKLOG_NOT_COPIED"
         _, report = await run(rig.served.failover, NO_WAIT)
         assert "producer id 7" in report.left_behind[0]
-        log.finish(transaction, Transaction.ABORTED)
+        rig.logs.source.finish_transaction(ORIGIN, transaction, EndMarker.ABORT)
         await rig.copy()
         _, over = await run(rig.served.failover, MoveOptions(wait_seconds=5))
     assert over.left_behind == []
@@ -288,7 +286,7 @@ async def test_a_failback_undoes_a_failover_that_accepted_a_loss() -> None:
     async with move_rig() as rig:
         stood = rig.logs.visible_source()[20].offset
         rig.logs.source.set_group("g", {ORIGIN: stood})
-        rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+        rig.logs.target.log(COPY).delete_before(rig.logs.visible_target()[90].offset)
         await run(rig.served.failover, replace(NO_WAIT, accept_loss=True))
         await run(rig.served.failback)
         assert await offset_of(rig.logs.source, "g", ORIGIN) == stood
@@ -307,7 +305,7 @@ async def test_a_group_that_has_read_what_the_source_deleted_goes_back() -> None
 async def test_a_failover_does_not_skip_records_that_only_the_source_has(is_synced: bool) -> None:
     async with move_rig() as rig:
         await translated(rig, g=rig.logs.visible_source()[20].offset)
-        rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+        rig.logs.target.log(COPY).delete_before(rig.logs.visible_target()[90].offset)
         if is_synced:
             assert await synced(rig) == rig.logs.visible_target()[0].offset
         plan = await rig.served.failover.plan(NO_WAIT)
@@ -323,7 +321,7 @@ async def test_records_that_become_unread_only_there_during_a_run_leave_it_incom
         events = rig.served.failover.run(NO_WAIT)
         async for event in events:
             if isinstance(event, StepEvent) and event.step is Step.DRAIN:
-                rig.logs.target.log(COPY, "expire").delete_before(rig.logs.visible_target()[90].offset)
+                rig.logs.target.log(COPY).delete_before(rig.logs.visible_target()[90].offset)
             if isinstance(event, MoveReport):
                 break
         written = await offset_of(rig.logs.target, "g", COPY)
@@ -386,10 +384,10 @@ async def test_a_failover_is_blocked_while_a_group_stands_past_the_end_of_the_co
     async with move_rig() as rig:
         rig.logs.source.set_group("g", {ORIGIN: 100})
         rig.logs.target.set_group("g", {COPY: 1})
-        held = rig.logs.target.groups["g"].offsets
-        held[COPY] = replace(held[COPY], next_offset=1_000_000)
+        held = rig.logs.target.kafka.groups.offsets["g"]
+        held[COPY] = held[COPY]._replace(offset=1_000_000)
         plan = await rig.served.failover.plan(NO_WAIT)
-        assert held[COPY].next_offset == 1_000_000
+        assert held[COPY].offset == 1_000_000
         (reason,) = plan.blockers
         assert f"g on {ORIGIN}: PAST_END" in reason
         assert "run it again" in reason
@@ -397,7 +395,7 @@ async def test_a_failover_is_blocked_while_a_group_stands_past_the_end_of_the_co
         _, report = await run(rig.served.failover)
         assert not report.left_behind
         assert actions(report.plan) == {"g": MoveAction.WRITE}
-        assert held[COPY].next_offset < 1_000
+        assert held[COPY].offset < 1_000
 
 
 async def test_a_report_counts_only_what_was_written_before_the_final_offsets() -> None:

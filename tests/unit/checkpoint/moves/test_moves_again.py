@@ -5,6 +5,7 @@ import pytest
 from twinlog.errors import TwinlogError
 from twinlog.write_blocks import fence_of, is_fence
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
+from unit.checkpoint.dead_leader import deny_group
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import move_rig, moved, offset_of, run
 from unit.checkpoint.moves.test_move_fences import FENCED
@@ -63,7 +64,7 @@ async def test_a_group_that_cannot_be_read_any_more_does_not_keep_others_from_be
     async with move_rig() as rig:
         rig.logs.source.set_group("secret", {ORIGIN: 100})
         await run(rig.served.failover)
-        rig.logs.source.refuse_group("secret")
+        deny_group(rig.logs.source, "secret", is_listed=True)
         rig.logs.source.set_group("other", {ORIGIN: 100})
         await run(rig.served.failover, MoveOptions(groups=("other",), wait_seconds=0))
         record = await rig.served.failover.journal.load()
@@ -77,7 +78,7 @@ async def test_a_group_that_cannot_be_read_is_named_and_nothing_is_moved(side: s
         rig.logs.source.set_group("other", {ORIGIN: 100})
         for cluster in (rig.logs.source, rig.logs.target):
             cluster.set_group("secret", {ORIGIN if cluster is rig.logs.source else COPY: 290})
-        (rig.logs.source if side == "source" else rig.logs.target).refuse_group("secret")
+        deny_group(rig.logs.source if side == "source" else rig.logs.target, "secret", is_listed=True)
         with pytest.raises(TwinlogError, match="secret") as refused:
             await run(rig.served.failover)
         assert refused.value.reason == "MOVE_BLOCKED"

@@ -61,7 +61,7 @@ async def act(rig: MoveRig, chance: random.Random) -> str:
                 cluster.set_group(group, place, state="STABLE", member_count=1)
             case "rest":
                 stop_all(cluster)
-            case "delete" if group in cluster.groups and cluster.groups[group].state == "EMPTY":
+            case "delete" if group in cluster.groups and not cluster.groups[group].has_members:
                 await cluster.delete_groups([group])
     return f"{what} {group} on {cluster.alias}, {runner.planner.route.kind} of {groups} to {step}"
 

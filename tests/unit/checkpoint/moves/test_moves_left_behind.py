@@ -184,7 +184,7 @@ async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() ->
     late = TopicPartition("late", 0)
     async with move_rig() as rig:
         rig.logs.source.add_topic(late.topic)
-        rig.logs.source.log(late, "produce").append(rig.logs.source.log(ORIGIN, "read").records()[0])
+        rig.logs.source.append(late, rig.logs.visible_source()[0])
         rig.logs.source.set_group("g", {late: 0})
         plan = await rig.served.failover.plan(NO_WAIT)
         assert (plan.blockers, plan.records_not_copied) == ([], 1)

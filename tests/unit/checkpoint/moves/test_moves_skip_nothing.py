@@ -45,7 +45,7 @@ class Life:
             logs.retain(self.dice.choice(logs.visible_source()).offset)
         elif step == "expire":
             there = logs.visible_target()
-            logs.target.log(COPY, "expire").delete_before(there[self.dice.randrange(len(there) // 2)].offset)
+            logs.target.log(COPY).delete_before(there[self.dice.randrange(len(there) // 2)].offset)
         elif step == "foreign" and self.on_target:
             written_there(self.rig, self.dice.randint(1, 5))
         elif step == "sync":
@@ -96,8 +96,8 @@ async def test_what_was_deleted_on_the_target_is_counted_for_each_group_that_has
         for unread in (200, 3, 0):
             at = here[-unread].offset if unread else rig.source_end
             logs.source.set_group(f"{unread} unread", {ORIGIN: at})
-        log = logs.target.log(COPY, "delete records")
-        log.delete_before(there[-left].offset if left else log.end)
+        log = logs.target.log(COPY)
+        log.delete_before(there[-left].offset if left else log.end_offset)
         before_it = {record.value for record in here} - {record.value for record in logs.visible_target()}
         skipped = {
             unread: sum(record.value in before_it for record in here[len(here) - unread :])
@@ -121,7 +121,7 @@ async def test_a_group_below_the_log_there_is_named_where_only_its_checkpoint_is
         logs = rig.logs
         logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
         await next_pass(rig)
-        logs.target.log(COPY, "delete records").delete_before(logs.visible_target()[200].offset)
+        logs.target.log(COPY).delete_before(logs.visible_target()[200].offset)
         logs.source.take_away()
         plan = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
     assert plan.blockers == []
@@ -133,10 +133,10 @@ async def test_a_group_that_has_read_on_there_is_not_said_to_continue_at_the_fir
         logs = rig.logs
         state = CopyState(state="RUNNING", position=rig.source_end, equal_below=None)
         rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
-        log = logs.target.log(COPY, "delete records")
+        log = logs.target.log(COPY)
         log.delete_before(logs.visible_target()[200].offset)
         logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
-        logs.target.set_group("g", {COPY: log.end})
+        logs.target.set_group("g", {COPY: log.end_offset})
         plan = await rig.served.failover.plan(NO_WAIT)
     assert actions(plan) == {"g": MoveAction.KEEP_AHEAD}
     assert not [each for each in plan.warnings if "BEFORE_START" in each]

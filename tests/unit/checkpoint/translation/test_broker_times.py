@@ -26,21 +26,22 @@ def mirrored(
 ) -> MirroredLogs:
     """A source with these values, of which some were copied, with a sync now and then and where asked for."""
     logs = MirroredLogs(seed=1, exactly_once=False, lost_syncs=lost_syncs)
-    source, target = logs.source.log(ORIGIN, "write"), logs.target.log(COPY, "write")
     for index, value in enumerate(values):
-        source.append(
+        logs.source.append(
+            ORIGIN,
             Record(
                 offset=-1,
                 timestamp_ms=index,
                 timestamp_type=TimestampType.LOG_APPEND_TIME,
                 key=None,
                 value=b"%d" % value,
-            )
+            ),
         )
     last_sync = -SYNC_EVERY
     for index in sorted(copied):
-        at = target.end
-        target.append(Record(offset=-1, timestamp_ms=index, key=None, value=b"%d" % values[index]))
+        at = logs.target.log(COPY).end_offset
+        record = Record(offset=-1, timestamp_ms=index, key=None, value=b"%d" % values[index])
+        logs.target.append(COPY, record)
         if at - last_sync >= SYNC_EVERY or index in synced:
             logs.send(OffsetPair(index, at))
             last_sync = at
@@ -54,7 +55,7 @@ async def assert_never_ahead(logs: MirroredLogs, alive: Sequence[int], offsets: 
         for together in asked:
             for offset, told in (await translate(translator(logs), together)).items():
                 index = bisect_left(alive, offset)
-                right = places[index] if index < len(places) else logs.target.log(COPY, "look").end
+                right = places[index] if index < len(places) else logs.target.log(COPY).end_offset
                 assert told.downstream_offset is None or told.downstream_offset <= right, (offset, told)
 
 

@@ -25,7 +25,7 @@ async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_
     logs = MirroredLogs(seed=5, offset_lag_max=100)
     logs.produce(900)
     logs.copy()
-    offsets = range(0, logs.source.log(ORIGIN, "end").end, 37)
+    offsets = range(0, logs.source.log(ORIGIN).end_offset, 37)
     exact = translator(logs)
     exact.is_comparable, exact.origin = lambda partition: False, lambda partition: None
     found = await translate(exact, offsets)
@@ -69,14 +69,14 @@ async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever
     logs.rest()
     if seed == 4:
         logs.history = known  # The syncs of the new copy have not come yet.
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     found = await translate(translator(logs), range(0, end + 1, 7))
     for offset, translation in found.items():
         assert translation.verdict in GOOD, (offset, translation)
         logs.check(offset, translation.downstream_offset or 0, exact=seed not in (1, 6))
-    start, held = logs.source.log(ORIGIN, "start").start, {each.offset for each in logs.visible_source()}
+    start, held = logs.source.log(ORIGIN).start_offset, {each.offset for each in logs.visible_source()}
     for record in (*logs.visible_target()[::5], None):
-        at = logs.target.log(COPY, "end").end if record is None else record.offset
+        at = logs.target.log(COPY).end_offset if record is None else record.offset
         back = (await translate(translator_back(logs), [at], COPY))[at]
         assert back.verdict in GOOD, (at, back)
         left = [each for each in logs.visible_target() if each.offset >= at]
@@ -111,7 +111,7 @@ async def test_a_new_leader_that_does_not_show_all_yet_puts_no_group_ahead(shown
     log = NewLeader(RecordLog(logs.target.reader()), shown_to)
     exact, back = translator(logs), translator_back(logs)
     exact.there, back.here = replace(exact.there, log=log), replace(back.here, log=log)
-    check_never_ahead(logs, await translate(exact, range(0, logs.source.log(ORIGIN, "end").end, 7)))
+    check_never_ahead(logs, await translate(exact, range(0, logs.source.log(ORIGIN).end_offset, 7)))
     for record in logs.visible_target():
         found = (await translate(back, [record.offset], COPY))[record.offset]
         origin = int((record.headers[-1][1] or b"").split(b"/")[3])
@@ -152,13 +152,13 @@ async def test_records_without_an_origin_leave_a_changed_copy_to_the_syncs() -> 
     logs = MirroredLogs(seed=7, offset_lag_max=1, is_changed=True)
     logs.produce(100)
     logs.copy()
-    logs.target.log(COPY, "foreign").append(Record(offset=-1, timestamp_ms=0, key=None, value=b"0"))
+    logs.target.append(COPY, Record(offset=-1, timestamp_ms=0, key=None, value=b"0"))
     logs.produce(10)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     found = await translate(translator(logs), range(end))
     check_never_ahead(logs, found)
     assert Verdict.EXACT in {each.verdict for each in found.values()}
-    at = logs.target.log(COPY, "end").end
+    at = logs.target.log(COPY).end_offset
     back = (await translate(translator_back(logs), [at], COPY))[at]
     assert back.verdict in (Verdict.MAPPED, Verdict.UP_TO_DATE)

@@ -25,11 +25,9 @@ def mirrored(kinds: Sequence[int], *, begin: int, end: int, synced: Sequence[int
 def copied(kinds: Sequence[int], alive: Sequence[int], *, synced: Collection[int] = ()) -> MirroredLogs:
     """A source with these records, of which a copy has those that are alive."""
     logs = MirroredLogs(seed=1, exactly_once=False)
-    source, target = logs.source.log(ORIGIN, "write"), logs.target.log(COPY, "write")
-    for kind in kinds:
-        source.append(_record(kind))
+    logs.source.append(ORIGIN, *map(_record, kinds))
     for downstream, upstream in enumerate(alive):
-        target.append(_record(kinds[upstream]))
+        logs.target.append(COPY, _record(kinds[upstream]))
         if upstream in synced:
             logs.send(OffsetPair(upstream, downstream))
     return logs
@@ -145,7 +143,7 @@ async def test_no_answer_is_ahead_where_the_copy_began_later(
     begin, end, gone = (min(cut, len(kinds)) for cut in cuts)
     end = max(begin, end)
     logs = mirrored(kinds, begin=begin, end=end, synced=sorted(synced & set(range(begin, end))))
-    logs.source.log(ORIGIN, "retain").delete_before(gone)
+    logs.source.log(ORIGIN).delete_before(gone)
     there = {offset: max(0, offset - begin) for offset in range(len(kinds) + 1)}
     back = {offset: max(gone, offset + begin) for offset in range(end - begin + 1)}
     for together in (True, False):

@@ -52,11 +52,11 @@ async def play(logs: MirroredLogs, steps: list[tuple[str, int]]) -> None:
         elif name == "create_again":
             logs.create_again(from_start=bool(count))
         elif name == "retain":
-            log = logs.source.log(ORIGIN, "retain")
-            logs.retain(log.start + (log.end - log.start) * count // 200)
+            log = logs.source.log(ORIGIN)
+            logs.retain(log.start_offset + (log.end_offset - log.start_offset) * count // 200)
         elif name == "forget":
-            log = logs.source.log(ORIGIN, "forget")
-            logs.forget_pairs(log.start + (log.end - log.start) * count // 100)
+            log = logs.source.log(ORIGIN)
+            logs.forget_pairs(log.start_offset + (log.end_offset - log.start_offset) * count // 100)
         else:
             logs.rest()
     logs.produce(20)
@@ -72,7 +72,7 @@ def test_every_offset_of_a_mirror_with_restarts_and_aborts_is_exact(
     async def run() -> None:
         logs = MirroredLogs(seed=seed, exactly_once=exactly_once)
         await play(logs, steps)
-        end = logs.source.log(ORIGIN, "end").end
+        end = logs.source.log(ORIGIN).end_offset
         await check_all(logs, range(end + 1))
 
     _run(run)
@@ -91,7 +91,7 @@ def test_no_answer_is_ahead_where_the_copy_lost_its_tail_or_was_created_again(
     async def run() -> None:
         logs = MirroredLogs(seed=seed, exactly_once=exactly_once, lost_syncs=lost)
         await play(logs, steps)
-        offsets = range(logs.source.log(ORIGIN, "end").end + 1)
+        offsets = range(logs.source.log(ORIGIN).end_offset + 1)
         await check_all(logs, offsets, exact_share=0.0)
         await check_poor(logs, offsets)
 
@@ -141,7 +141,7 @@ def test_compacted_logs_go_on_at_the_first_surviving_record(
         await play(logs, steps)
         logs.compact(logs.source, source_share)
         logs.compact(logs.target, target_share)
-        end = logs.source.log(ORIGIN, "end").end
+        end = logs.source.log(ORIGIN).end_offset
         await check_all(logs, range(end + 1), exact_share=0.0)
 
     _run(run)
@@ -155,7 +155,7 @@ def test_lost_syncs_cost_reading_not_exactness(
     async def run() -> None:
         logs = MirroredLogs(seed=seed, exactly_once=exactly_once, lost_syncs=lost)
         await play(logs, steps)
-        end = logs.source.log(ORIGIN, "end").end
+        end = logs.source.log(ORIGIN).end_offset
         await check_all(logs, range(end + 1))
 
     _run(run)
@@ -175,7 +175,7 @@ async def test_long_histories_with_everything_in_them_are_exact(seed: int) -> No
     logs.rest()
     logs.compact(logs.source, rng.choice([0.0, rng.random(), 0.9]))
     logs.compact(logs.target, rng.choice([0.0, rng.random(), 0.9]))
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     await check_all(logs, rng.sample(range(end + 1), 40))
 
 

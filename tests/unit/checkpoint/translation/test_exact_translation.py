@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Record
 from twinlog.testing.fakes.cluster import Call
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import COUNT_BYTES, READ_BYTES
 from twinlog_checkpoint.translation.translation import SourcePosition, Verdict
@@ -31,7 +31,7 @@ async def test_far_from_any_sync_records_are_counted() -> None:
     logs = MirroredLogs(seed=3, exactly_once=True, offset_lag_max=1 << 40)
     logs.produce(6000)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     await check_all(logs, [end - 500, end - 100, end // 2, 5, 0])
 
 
@@ -41,7 +41,7 @@ async def test_far_from_any_sync_duplicates_do_not_move_answers() -> None:
     logs.copy(2500)
     logs.copied_to -= 300
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     await check_all(logs, [end - 1, end - 700, end // 2])
 
 
@@ -68,7 +68,7 @@ async def test_far_from_any_sync_gaps_do_not_move_answers_ahead() -> None:
     logs.copy(1000)
     logs.copied_to += 200
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     await check_all(logs, [end - 1, end - 700, end // 2])
 
 
@@ -76,7 +76,7 @@ async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_
     logs = MirroredLogs(seed=6, exactly_once=True, offset_lag_max=1 << 40)
     logs.produce(12_000)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     exact = translator(logs, max_bytes=100_000)
     wanted = [end - 100]
     first = (await translate(exact, wanted))[end - 100]
@@ -99,7 +99,7 @@ async def test_a_walk_that_is_cut_off_continues_where_it_stopped() -> None:
     logs.copied_to -= 5800
     logs.copy()
     exact = translator(logs, max_bytes=1_200_000)
-    wanted = logs.source.log(ORIGIN, "end").end - 2000
+    wanted = logs.source.log(ORIGIN).end_offset - 2000
     for _ in range(20):
         found = (await translate(exact, [wanted]))[wanted]
         if found.verdict is Verdict.EXACT:
@@ -117,7 +117,7 @@ async def test_the_few_survivors_of_a_compacted_log_are_found_however_far_they_l
     for cluster in (logs.source, logs.target):
         if compacted in ("both", {logs.source: "source", logs.target: "target"}[cluster]):
             logs.compact(cluster, 0.95)
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     await check_all(logs, [0, 1, 50, end // 3, end // 2, int(end * 0.94), int(end * 0.97), end])
 
 
@@ -165,7 +165,7 @@ async def test_the_bytes_of_one_interval_are_bounded_and_told() -> None:
     logs.copy()
     told: list[int] = []
     exact = translator(logs, max_bytes=1 << 20, on_read_bytes=told.append)
-    await translate(exact, range(0, logs.source.log(ORIGIN, "end").end, 50))
+    await translate(exact, range(0, logs.source.log(ORIGIN).end_offset, 50))
     assert (1 << 20) <= told[0] <= (1 << 20) + max(READ_BYTES, COUNT_BYTES)
 
 
@@ -180,7 +180,7 @@ async def test_many_groups_share_what_is_read() -> None:
     await translate(alone, [5])
     for_one = len(fetches)
     fetches.clear()
-    found = await translate(translator(logs), range(logs.source.log(ORIGIN, "end").end))
+    found = await translate(translator(logs), range(logs.source.log(ORIGIN).end_offset))
     assert {translation.verdict for translation in found.values()} <= set(GOOD)
     assert len(found) > 800
     assert len(fetches) <= for_one + 2
@@ -193,7 +193,7 @@ async def test_questions_at_the_same_time_share_what_is_read() -> None:
         logs = MirroredLogs(seed=6, offset_lag_max=1 << 40)
         logs.produce(3500)
         logs.copy()
-        far = logs.source.log(ORIGIN, "end").end - 100
+        far = logs.source.log(ORIGIN).end_offset - 100
         exact = translator(logs, on_read_bytes=told.append)
 
         async def let_others_run(call: Call) -> None:
@@ -217,13 +217,11 @@ async def test_where_uncommitted_records_are_copied_they_are_translated() -> Non
     waiting = [
         Record(offset=-1, timestamp_ms=1_800_000_000_000 + n, key=b"k", value=b"%d" % n) for n in range(5)
     ]
-    logs.source.append_transaction(ORIGIN, waiting, Transaction.OPEN)
-    target = logs.target.log(COPY, "copy")
-    first = target.end
-    for record in waiting:
-        target.append(record)
+    logs.source.append_transaction(ORIGIN, waiting, None)
+    first = logs.target.log(COPY).end_offset
+    logs.target.append(COPY, *waiting)
     committed = translator(logs)
-    offset = logs.source.log(ORIGIN, "end").end - 2
+    offset = logs.source.log(ORIGIN).end_offset - 2
     assert (await translate(committed, [offset]))[offset].verdict is Verdict.FLOOR
     log = RecordLog(logs.source.reader(read_committed=False))
     here = replace(source_side(logs), log=log, end=OffsetSpec.LATEST)
@@ -236,7 +234,7 @@ async def test_answers_are_remembered_until_the_logs_change() -> None:
     logs = MirroredLogs(seed=7)
     logs.produce(500)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     exact = translator(logs)
     fetches: list[object] = []
     logs.source.intercept("fetch", lambda call: fetches.append(call))
@@ -256,7 +254,7 @@ async def test_records_gone_from_the_source_leave_the_floor() -> None:
     logs = MirroredLogs(seed=8)
     logs.produce(500)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     logs.retain(300)
     found = await translate(translator(logs), [100, 299, 300, 301, end - 1])
     assert [found[offset].verdict for offset in (100, 299)] == [Verdict.FLOOR, Verdict.FLOOR]
@@ -336,7 +334,7 @@ async def test_a_group_before_the_start_of_the_copy_skips_nothing_that_the_sourc
     logs.produce(900)
     logs.copy()
     logs.forget_pairs(400)
-    logs.target.log(COPY, "expire").delete_before(600)
+    logs.target.log(COPY).delete_before(600)
     found = await translate(translator_back(logs), [50, 300, 599], COPY)
     assert [found[offset].verdict for offset in found] == [Verdict.FLOOR] * 3
     assert [found[offset].downstream_offset for offset in (50, 300)] == [0, 0]
@@ -400,8 +398,8 @@ async def test_records_gone_from_the_target_go_on_at_its_first() -> None:
     logs = MirroredLogs(seed=9)
     logs.produce(500)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
-    logs.target.log(COPY, "expire").delete_before(300)
+    end = logs.source.log(ORIGIN).end_offset
+    logs.target.log(COPY).delete_before(300)
     found = await translate(translator(logs), [0, 100, end - 1])
     for offset in (0, 100, end - 1):
         downstream = found[offset].downstream_offset
@@ -415,7 +413,7 @@ async def test_an_offset_past_the_end_of_the_source_has_no_place_behind_what_was
     logs = MirroredLogs(seed=10)
     logs.produce(100)
     logs.copy()
-    end = logs.source.log(ORIGIN, "end").end
+    end = logs.source.log(ORIGIN).end_offset
     found = await translate(translator(logs), [end, end + 1])
     assert [found[offset].verdict for offset in (end, end + 1)] == [Verdict.UP_TO_DATE, Verdict.PAST_END]
     assert found[end + 1].downstream_offset is None
@@ -439,14 +437,14 @@ async def test_a_group_that_has_read_nothing_of_a_copy_without_a_sync_begins_at_
     """The source has aborted records alone, so nothing is there to compare; the copy may have some, too."""
     logs = MirroredLogs(seed=1, lost_syncs=1)
     aborted = [Record(offset=-1, timestamp_ms=1, key=None, value=b"none")] * 2
-    logs.source.append_transaction(ORIGIN, aborted, Transaction.ABORTED)
+    logs.source.append_transaction(ORIGIN, aborted, EndMarker.ABORT)
     back = translator_back(logs)
     for offsets in ([0], range(4)):
         for told in (await translate(back, offsets, COPY)).values():
             assert (told.verdict, told.downstream_offset) == (Verdict.FLOOR, 0)
-        logs.target.append_transaction(COPY, aborted, Transaction.ABORTED)
-    logs.target.append_transaction(COPY, aborted, Transaction.COMMITTED)
-    end = logs.target.log(COPY, "end").end
+        logs.target.append_transaction(COPY, aborted, EndMarker.ABORT)
+    logs.target.append_transaction(COPY, aborted, EndMarker.COMMIT)
+    end = logs.target.log(COPY).end_offset
     assert (await translate(back, [end], COPY))[end].downstream_offset is None
 
 

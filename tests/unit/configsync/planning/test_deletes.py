@@ -233,7 +233,7 @@ async def test_nothing_is_deleted_after_a_source_that_is_another_cluster(tmp_pat
     flow = following(tmp_path, grace_seconds=0)
     await flow.refresh(TOPICS)
     flow.restart()
-    flow.source.replace_id("another")
+    flow.source.kafka.cluster_id = "another"
     await flow.source.delete_topics(["a", "b"])
     for _ in range(3):
         await flow.refresh(TOPICS)
@@ -259,7 +259,7 @@ async def test_a_topic_that_cannot_be_read_while_the_source_is_replaced_is_kept(
         if "a" in call.result:
             call.result["a"] = refusal
 
-    flow.source.replace_id("another")
+    flow.source.kafka.cluster_id = "another"
     await flow.source.delete_topics(["a", "b", "c"])
     undo = flow.source.intercept("describe_topics", hide, after=True)
     await flow.refresh(TOPICS)
@@ -283,7 +283,7 @@ async def test_a_topic_that_no_rule_selects_while_the_source_is_replaced_is_kept
     flow = following(tmp_path, grace_seconds=0)
     await flow.refresh(TOPICS)
     less = make_flow(tmp_path, {**settings, "topics": "b, c"}, source=flow.source, target=flow.target)
-    flow.source.replace_id("another")
+    flow.source.kafka.cluster_id = "another"
     await flow.source.delete_topics(["a"])
     await less.refresh(TOPICS)
     flow.restart()

@@ -91,7 +91,7 @@ async def test_a_group_that_moved_away_from_the_source_keeps_its_rights(flow: Co
     flow.source.acls.add(ANY_GROUP)
     flow.source.set_group("billing")
     await flow.refresh(ACLS)
-    del flow.source.groups["billing"]
+    flow.source.kafka.groups.delete("billing")
     flow.restart()
     await flow.refresh(ACLS)
     assert flow.target.acls == {COPY, BILLING}

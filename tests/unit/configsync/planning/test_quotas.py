@@ -25,7 +25,7 @@ QUOTAS = [Scope.TOPICS, Scope.QUOTAS]
 @pytest.fixture
 def flow(tmp_path: Path) -> ConfigSyncRig:
     flow = make_flow(tmp_path, {"twinlog.sync.client.quotas.enabled": "true"})
-    flow.source.quotas[ALICE] = {"producer_byte_rate": 1000.0}
+    flow.source.quotas[ALICE.parts] = {"producer_byte_rate": 1000.0}
     return flow
 
 
@@ -34,12 +34,12 @@ def test_quotas_are_not_synced_unless_asked_for(tmp_path: Path) -> None:
 
 
 async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: ConfigSyncRig) -> None:
-    flow.source.quotas[DEFAULT_CLIENT] = {"request_percentage": 50.0}
-    flow.source.quotas[ADDRESS] = {"connection_creation_rate": 5.0}
+    flow.source.quotas[DEFAULT_CLIENT.parts] = {"request_percentage": 50.0}
+    flow.source.quotas[ADDRESS.parts] = {"connection_creation_rate": 5.0}
     await flow.refresh(QUOTAS)
     assert flow.target.quotas == {
-        ALICE: {"producer_byte_rate": 1000.0},
-        DEFAULT_CLIENT: {"request_percentage": 50.0},
+        ALICE.parts: {"producer_byte_rate": 1000.0},
+        DEFAULT_CLIENT.parts: {"request_percentage": 50.0},
     }
     plan, _ = await flow.commands.preview([Scope.QUOTAS])
     assert plan.changes == ()
@@ -51,23 +51,23 @@ async def test_the_sources_quotas_are_set_and_those_of_addresses_are_not(flow: C
 async def test_what_was_set_is_taken_away_with_the_sources_and_the_targets_own_stays(
     flow: ConfigSyncRig,
 ) -> None:
-    flow.target.quotas[ALICE] = {"consumer_byte_rate": 7.0}
+    flow.target.quotas[ALICE.parts] = {"consumer_byte_rate": 7.0}
     await flow.refresh(QUOTAS)
     flow.restart()
     flow.source.quotas.clear()
     await flow.refresh(QUOTAS)
-    assert flow.target.quotas == {ALICE: {"consumer_byte_rate": 7.0}}
+    assert flow.target.quotas == {ALICE.parts: {"consumer_byte_rate": 7.0}}
 
 
 async def test_a_change_on_the_target_is_reverted_as_drift(flow: ConfigSyncRig) -> None:
     await flow.refresh(QUOTAS)
-    flow.target.quotas[ALICE]["producer_byte_rate"] = 5.0
+    flow.target.quotas[ALICE.parts]["producer_byte_rate"] = 5.0
     await flow.refresh(QUOTAS)
-    assert flow.target.quotas[ALICE] == {"producer_byte_rate": 1000.0}
+    assert flow.target.quotas[ALICE.parts] == {"producer_byte_rate": 1000.0}
     assert flow.sync.status.scopes[Scope.QUOTAS].drift_reverted == 1
-    flow.source.quotas[ALICE]["producer_byte_rate"] = 2000.0
+    flow.source.quotas[ALICE.parts]["producer_byte_rate"] = 2000.0
     await flow.refresh(QUOTAS)
-    assert flow.target.quotas[ALICE] == {"producer_byte_rate": 2000.0}
+    assert flow.target.quotas[ALICE.parts] == {"producer_byte_rate": 2000.0}
     assert flow.sync.status.scopes[Scope.QUOTAS].drift_reverted == 1
 
 
@@ -109,10 +109,10 @@ async def test_no_flow_removes_a_quota_that_another_one_into_its_target_wants(
     claims = with_flow(flow, other)
     flow.source.quotas.clear()
     await flow.refresh(QUOTAS)
-    assert flow.target.quotas == {ALICE: {"producer_byte_rate": 1000.0}}, "it may want it"
+    assert flow.target.quotas == {ALICE.parts: {"producer_byte_rate": 1000.0}}, "it may want it"
     claims.claim_quotas(other, quota_ids({(ALICE, "producer_byte_rate")}))
     await flow.refresh(QUOTAS)
-    assert flow.target.quotas == {ALICE: {"producer_byte_rate": 1000.0}}, "it wants it"
+    assert flow.target.quotas == {ALICE.parts: {"producer_byte_rate": 1000.0}}, "it wants it"
     plan, _ = await flow.commands.preview([Scope.QUOTAS])
     (skipped,) = plan.actions
     assert skipped.rule == "the source no longer has it, but another flow into this target needs it"
@@ -132,11 +132,8 @@ async def test_a_flow_that_does_not_sync_quotas_or_has_another_target_keeps_none
 
 
 async def test_users_whose_passwords_cannot_be_copied_are_listed(flow: ConfigSyncRig) -> None:
-    flow.source.users = {
-        "alice": frozenset({"SCRAM-SHA-256", "SCRAM-SHA-512"}),
-        "bob": frozenset({"SCRAM-SHA-512"}),
-    }
-    flow.target.users = {"alice": frozenset({"SCRAM-SHA-512"})}
+    flow.source.kafka.scram_users = {"alice": {1: 4096, 2: 4096}, "bob": {2: 4096}}
+    flow.target.kafka.scram_users = {"alice": {2: 4096}}
     plan, _ = await flow.commands.preview([Scope.ACLS])
     remedy = "SCRAM passwords cannot be read: create the user on the target by hand"
     assert [str(action) for action in plan.actions] == [

@@ -66,7 +66,7 @@ async def test_a_topic_that_is_no_copy_is_not_deleted_in_the_place_of_one(flow: 
         target_topic="ledger",
         partition_count=1,
         target_partition_count=1,
-        target_topic_id=flow.target.topics["ledger"].topic_id,
+        target_topic_id=flow.target.topic_id("ledger"),
         state=TopicState.DELETED_AT_SOURCE,
         deleted_at_ms=flow.clock.now_ms() - 2 * 24 * 3_600_000,
     )

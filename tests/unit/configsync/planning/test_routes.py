@@ -8,7 +8,7 @@ from twinlog.config import AclSyncMode
 from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.service.feeds.replicated_topics import StoredRoute, is_gone
 from twinlog.service.feeds.routes import routes_of
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_configsync.access.acl_rules import translate_acls
 from twinlog_configsync.model.schedule import Scope
 from unit.configsync.access.acl_rig import acl, rules

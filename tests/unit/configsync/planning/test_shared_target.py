@@ -86,11 +86,11 @@ class SharedTarget:
 
     @property
     def acls(self) -> set[AclBinding]:
-        return self.clusters["C"].acls or set()
+        return set(self.clusters["C"].acls)
 
     @property
     def rate(self) -> float | None:
-        return self.clusters["C"].quotas.get(ALICE, {}).get("producer_byte_rate")
+        return self.clusters["C"].quotas.get(ALICE.parts, {}).get("producer_byte_rate")
 
 
 @pytest.fixture(params=[1, 2, 3], ids=["one process", "two processes", "divided processes"])
@@ -98,7 +98,7 @@ async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> SharedTarget
     clock = FakeClock()
     clusters = {name: FakeCluster(name, clock=clock, authorizer=True) for name in "ABC"}
     for name, rate in (("A", 1000.0), ("B", 500.0)):
-        clusters[name].quotas[ALICE] = {"producer_byte_rate": rate}
+        clusters[name].quotas[ALICE.parts] = {"producer_byte_rate": rate}
         clusters[name].acls = {BILLING}
         clusters[name].set_group("billing")
     here = process(tmp_path, clusters, clock)

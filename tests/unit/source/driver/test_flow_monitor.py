@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import connect_json
 from twinlog_source.driver.flow_monitor import FOLLOW_SECONDS, FlowMonitor, PositionsFollower
 from twinlog_source.driver.state import FlowState

@@ -62,7 +62,7 @@ def owner_marks(rig: FlowRig) -> list[OwnerFact]:
     """What owners have signed, in order."""
     logs = [
         rig.target.records(TopicPartition(POSITIONS, number))
-        for number in range(len(rig.target.topics[POSITIONS].logs))
+        for number in range(len(rig.target.topics[POSITIONS].partitions))
     ]
     parsed = [parse_control("A", each.key, each.value) for log in logs for each in log if each.key]
     return [each.fact for each in parsed if each is not None and isinstance(each.fact, OwnerFact)]

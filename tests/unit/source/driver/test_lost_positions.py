@@ -57,7 +57,7 @@ async def test_a_later_process_knows_what_was_on_a_topic_that_was_deleted(
 
 async def test_a_later_process_knows_what_only_a_lost_tail_had(rig: FlowRig) -> None:
     owner = await rig.owner(TRANSLATED)
-    before = {each: rig.target.log(each, "look").end for each in places(rig)}
+    before = {each: rig.target.log(each).end_offset for each in places(rig)}
     await owner.journal.position(P, 5)
     await owner.command("pause", None, None, PAUSED)
     await owner.ownership.check()
@@ -69,7 +69,9 @@ async def test_a_later_process_knows_what_only_a_lost_tail_had(rig: FlowRig) -> 
 
 
 def places(rig: FlowRig) -> list[TopicPartition]:
-    return [TopicPartition(POSITIONS, number) for number in range(len(rig.target.topics[POSITIONS].logs))]
+    return [
+        TopicPartition(POSITIONS, number) for number in range(len(rig.target.topics[POSITIONS].partitions))
+    ]
 
 
 @pytest.mark.parametrize("call", ["list_offsets", "describe_topics"])
@@ -79,7 +81,7 @@ async def test_a_broker_that_does_not_know_the_topic_for_a_moment_has_not_lost_i
     owner = await rig.owner(TRANSLATED)
     await owner.journal.position(P, 5)
     await owner.ownership.check()
-    ends = {each: rig.target.log(each, "look").end for each in places(rig)}
+    ends = {each: rig.target.log(each).end_offset for each in places(rig)}
 
     def unknown(_call: Call) -> None:
         undo()
@@ -92,7 +94,7 @@ async def test_a_broker_that_does_not_know_the_topic_for_a_moment_has_not_lost_i
     except KafkaError as error:
         assert error.reason == KafkaReason.TOPIC_UNKNOWN  # noqa: PT017
     await renewed(rig, owner)
-    written = sum(rig.target.log(each, "look").end - end for each, end in ends.items())
+    written = sum(rig.target.log(each).end_offset - end for each, end in ends.items())
     assert written <= 2, "it has signed, and written nothing else"
 
 

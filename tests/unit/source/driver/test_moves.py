@@ -10,7 +10,7 @@ import pytest
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.testing.brokers import eventually
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver

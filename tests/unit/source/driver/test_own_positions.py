@@ -7,7 +7,7 @@ import pytest
 from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, OwnerFact

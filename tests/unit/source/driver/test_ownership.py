@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
-from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.fakes.cluster import Call
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import NOTHING_WRITTEN, encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
@@ -93,7 +93,7 @@ async def test_a_flow_that_is_not_exactly_once_takes_back_that_nothing_was_writt
     says_so = Record(
         offset=0, timestamp_ms=0, key=key, value=encode_source_offset(7), headers=((NOTHING_WRITTEN, b""),)
     )
-    rig.target.append_transaction(place, [says_so], outcome=Transaction.COMMITTED)
+    rig.target.append_transaction(place, [says_so], outcome=EndMarker.COMMIT)
     assert (await rig.owner()).positions.nothing_written == {P}
     await rig.owner("B.exactly.once.source.support = disabled")
     last = await rig.owner()
@@ -105,14 +105,14 @@ async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_f
     first = await rig.owner()
     await first.ownership.note_slots(1)
     await first.journal.position(P, 5)
-    count = len(rig.target.topics[POSITIONS].logs)
+    count = len(rig.target.topics[POSITIONS].partitions)
     marks_at = TopicPartition(POSITIONS, partition_for_key(control_key("A", "owner"), count))
     lost = Record(offset=0, timestamp_ms=0, key=source_offset_key("A", P), value=encode_source_offset(9))
 
     def dies_in_a_transaction(slot: int) -> None:
         rig.open[slot] = (
             marks_at,
-            rig.target.append_transaction(marks_at, [lost], outcome=Transaction.OPEN),
+            rig.target.append_transaction(marks_at, [lost], outcome=None),
         )
 
     dies_in_a_transaction(0)

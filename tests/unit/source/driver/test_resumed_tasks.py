@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any
 
+from twinlog.batches import EndMarker
 from twinlog.model import Record, TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
-from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.fakes.cluster import Call
 from twinlog.wire.murmur2 import partition_for_key
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
@@ -41,7 +41,7 @@ async def test_what_the_failed_round_committed_after_all_is_in_the_answer(rig: F
     state = await rig.owner("twinlog.offsets = translated")
     epoch = Epoch(flow=state.flow.flow, number=1, plan=((P,), (OTHER,)))
     place, record = position_of(P, 7)
-    lost = rig.target.append_transaction(place, [record], Transaction.OPEN)
+    lost = rig.target.append_transaction(place, [record], None)
     rig.target.append_transaction(*_committed(OTHER, 3))
     reading = asyncio.Event()
 
@@ -55,10 +55,10 @@ async def test_what_the_failed_round_committed_after_all_is_in_the_answer(rig: F
             host_of(state, rig).reopened(epoch, epoch.slots[0]), name="answer the task"
         )
         await reading.wait()
-        rig.target.finish_transaction(place, lost, Transaction.COMMITTED)
+        rig.target.finish_transaction(place, lost, EndMarker.COMMIT)
     assert answer.result() == {P: 7}, "and nothing of other tasks' partitions"
 
 
-def _committed(partition: TopicPartition, position: int) -> tuple[TopicPartition, list[Record], Transaction]:
+def _committed(partition: TopicPartition, position: int) -> tuple[TopicPartition, list[Record], EndMarker]:
     place, record = position_of(partition, position)
-    return place, [record], Transaction.COMMITTED
+    return place, [record], EndMarker.COMMIT

@@ -24,7 +24,7 @@ async def test_a_command_that_was_lifted_meanwhile_is_not_in_force_although_its_
     await standby.positions.peek()
     assert standby.control.pauses
     rig.clock.advance(away_seconds)
-    end = rig.target.log(PLACE, "look").end
+    end = rig.target.log(PLACE).end_offset
     await owner.command("pause", None, None, None)
     if away_seconds > 3600:
         rig.target.punch_holes(PLACE, range(end + 1))

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.errors import NotFoundError, WireFormatError
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import connect_json
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.log.fact_records import control_key

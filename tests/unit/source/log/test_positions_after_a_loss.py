@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.log.fact_records import control_key, fact_record
@@ -38,8 +38,7 @@ class Target:
         await self.put(*fact_record("A", fact))
 
     def lose(self, records: int) -> None:
-        log = self.cluster.log(TOPIC, "look")
-        self.cluster.truncate(TOPIC, log.end - records)
+        self.cluster.truncate(TOPIC, self.cluster.log(TOPIC).end_offset - records)
 
 
 @pytest.fixture
@@ -146,10 +145,10 @@ async def test_a_loss_is_found_beside_an_open_transaction(target: Target) -> Non
     target.lose(6)
     await target.store(A, 100)
     record = Record(offset=0, timestamp_ms=99, key=source_offset_key("A", B), value=encode_source_offset(7))
-    number = target.cluster.append_transaction(TOPIC, [record], Transaction.OPEN)
+    number = target.cluster.append_transaction(TOPIC, [record], None)
     await target.positions.peek()
     assert target.positions.known() == {A: 100}
-    target.cluster.finish_transaction(TOPIC, number, Transaction.COMMITTED)
+    target.cluster.finish_transaction(TOPIC, number, EndMarker.COMMIT)
     assert await target.positions.refresh() == {A: 100, B: 7}
 
 

@@ -5,7 +5,7 @@ import pytest
 from twinlog.batches import BATCH_LIMITS
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.partitions.events import Reported
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.rows import PartitionRow

@@ -85,9 +85,9 @@ class StateRig:
             ClaimFact(instance="owner", at_ms=1),
             TopicFact(
                 topic="t",
-                topic_id=self.source.topics["t"].topic_id,
+                topic_id=self.source.topic_id("t"),
                 known_partitions=1,
-                target_topic_id=self.target.topics["A.t"].topic_id,
+                target_topic_id=self.target.topic_id("A.t"),
             ),
             OwnerFact(instance="owner", slots=slots, renewed_at_ms=self.clock.now_ms()),
         )

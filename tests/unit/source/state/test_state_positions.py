@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.internal_topics import election_group
-from twinlog.testing.fakes.cluster import Transaction
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.log.facts import (
     CopyFact,
     EpochStart,
@@ -40,8 +40,8 @@ async def test_a_position_is_derived_where_more_was_copied_since(copied: StateRi
 async def test_aborted_records_of_both_sides_do_not_matter_to_a_derived_position(copied: StateRig) -> None:
     state = await copied.export()
     aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
-    copied.source.append_transaction(P, aborted, Transaction.ABORTED)
-    copied.target.append_transaction(COPY, [*aborted, *aborted], Transaction.ABORTED)
+    copied.source.append_transaction(P, aborted, EndMarker.ABORT)
+    copied.target.append_transaction(COPY, [*aborted, *aborted], EndMarker.ABORT)
     await copied.write([b"later"])
     copied.lose_the_topics()
     verdict = await copied.verdict(state)
@@ -137,7 +137,7 @@ async def test_a_copy_with_an_open_transaction_is_refused(copied: StateRig) -> N
     state = await copied.export()
     copied.lose_the_topics()
     record = Record(offset=0, timestamp_ms=1, key=None, value=b"open")
-    copied.target.append_transaction(COPY, [record], Transaction.OPEN)
+    copied.target.append_transaction(COPY, [record], None)
     assert (await copied.verdict(state)).reason == "COPY_UNSTABLE"
 
 
@@ -269,7 +269,7 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -
             preserved=True,
             since=0,
             reason="",
-            target_topic_id=copied.target.topics["A.t"].topic_id,
+            target_topic_id=copied.target.topic_id("A.t"),
         )
     )
     state = await copied.export()
@@ -278,7 +278,7 @@ async def test_a_preserved_copy_is_compared_offset_by_offset(copied: StateRig) -
     assert (await copied.verdict(state)).outcome is RestoreOutcome.DERIVED
     await copied.write([b"translated"], copy=False)
     aborted = [Record(offset=0, timestamp_ms=1_000, key=None, value=b"no")]
-    copied.target.append_transaction(COPY, aborted, Transaction.ABORTED)
+    copied.target.append_transaction(COPY, aborted, EndMarker.ABORT)
     await copied.write([b"translated"], source=False)
     assert (await copied.verdict(state, allow_repeats=True)).outcome is RestoreOutcome.REFUSED
 

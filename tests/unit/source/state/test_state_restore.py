@@ -8,7 +8,7 @@ from twinlog.errors import StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
 from twinlog.policy.internal_topics import election_group
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.log.facts import (
     EpochStart,
     LeaderEpochsFact,
@@ -31,7 +31,7 @@ async def test_what_a_flow_stored_comes_back_as_it_was(copied: StateRig) -> None
     assert log.known() == {P: 5}
     assert log.control.pauses == {("t", None): pause}
     assert log.control.leader_epochs == {P: epochs.epochs}
-    assert log.control.topics["t"].topic_id == copied.source.topics["t"].topic_id
+    assert log.control.topics["t"].topic_id == copied.source.topic_id("t")
     assert log.control.owner is not None
     assert log.control.owner.slots == 3
     assert log.control.restoring is None
@@ -80,7 +80,7 @@ async def test_state_is_not_overwritten(copied: StateRig) -> None:
 async def test_state_of_other_clusters_is_refused(copied: StateRig) -> None:
     state = await copied.export()
     copied.lose_the_topics()
-    copied.target.replace_id("another")
+    copied.target.kafka.cluster_id = "another"
     assert await copied.refusal(state) == "OTHER_CLUSTER"
 
 

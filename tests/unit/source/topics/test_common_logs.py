@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.kafka.ports import ConfigChange
 from twinlog.model import Record
-from twinlog.testing.fakes.cluster_base import Call
-from twinlog.testing.fakes.cluster_state import Transaction
+from twinlog.testing.fakes.cluster import Call
 from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS
 from twinlog_source.driver.state import FlowState
@@ -105,13 +105,13 @@ async def test_an_open_transaction_on_the_target_holds_up_only_its_partition(rig
     await write(rig.source, P, [1, 2, 3, 4, 5, 6])
     await write(rig.target, COPY, [1, 2, 3, 4])
     record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
-    number = rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    number = rig.target.append_transaction(COPY, [record], None)
     state = await asyncio.wait_for(rig.owner(AUTO), 1.0)
     assert blocker(state) == "TARGET_OPEN_TRANSACTION"
     waits = state.table.rows[P].blocker
     assert waits is not None
     assert "a transaction is open on A.t-0 since offset 4" in waits.message
-    rig.target.finish_transaction(COPY, number, Transaction.ABORTED)
+    rig.target.finish_transaction(COPY, number, EndMarker.ABORT)
     again = await rig.owner(AUTO)
     assert assigned(again).position == 4
 
@@ -124,7 +124,7 @@ async def test_an_open_transaction_holds_up_no_copy_whose_target_has_other_recor
     await write(rig.source, P, here)
     await write(rig.target, COPY, [24])
     record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
-    rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    rig.target.append_transaction(COPY, [record], None)
     state = await rig.owner(AUTO)
     assert kind(state) == (False, 0, "TARGET_NOT_EMPTY", 0, 0)
 
@@ -133,7 +133,7 @@ async def test_an_open_transaction_holds_up_no_copy_that_parts_before_it(rig: Fl
     await write(rig.source, P, [1, 2, 13])
     await write(rig.target, COPY, [1, 2, 23, 24])
     record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
-    rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    rig.target.append_transaction(COPY, [record], None)
     state = await rig.owner(AUTO)
     assert (kind(state), assigned(state).position) == ((False, 2, "TARGET_DIFFERS", 0, 0), 2)
 
@@ -143,11 +143,11 @@ async def test_a_copy_whose_source_ends_at_an_open_transaction_waits_for_its_end
     await write(rig.source, P, [1, 2, 3, 4])
     await write(rig.target, COPY, [1, 2, 3, 4])
     record = Record(offset=-1, timestamp_ms=1_005, key=b"k", value=b"5", headers=())
-    number = rig.target.append_transaction(COPY, [record], Transaction.OPEN)
+    number = rig.target.append_transaction(COPY, [record], None)
     state = await rig.owner(AUTO)
     assert blocker(state) == "TARGET_OPEN_TRANSACTION"
-    rig.target.finish_transaction(COPY, number, Transaction.COMMITTED)
-    rig.source.append_transaction(P, [record], Transaction.COMMITTED)
+    rig.target.finish_transaction(COPY, number, EndMarker.COMMIT)
+    rig.source.append_transaction(P, [record], EndMarker.COMMIT)
     again = await rig.owner(AUTO)
     assert (kind(again), assigned(again).position) == ((True, 0, "", 0, 0), 6)
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from twinlog.batches import EndMarker
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import ConfigChange, OffsetSpec
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.copy_mode import CommonLog
 from twinlog_source.topics.common_search import CommonLogs, CommonSearch, Logs, SearchStopped, Suspect
@@ -161,7 +161,7 @@ async def write_transactions(cluster: FakeCluster, partition: TopicPartition, va
     """Each takes two offsets: its record, and the marker at its end."""
     for value in values:
         record = Record(offset=-1, timestamp_ms=1_000 + value, key=b"k", value=b"%d" % value, headers=())
-        cluster.append_transaction(partition, [record], Transaction.COMMITTED)
+        cluster.append_transaction(partition, [record], EndMarker.COMMIT)
 
 
 async def test_a_comparison_begins_again_where_the_logs_are_others() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import from_code
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.log.facts import CopyFact, OwnerFact
 from twinlog_source.partitions.events import Assigned, TopicsChosen
 from twinlog_source.partitions.orders import PartitionReport

@@ -30,12 +30,12 @@ async def copied_to(sides: Sides, position: int, *, nothing: bool = False) -> No
 
 
 def copy(sides: Sides) -> CopyFact:
-    there = sides.b.topics["orders"].topic_id
+    there = sides.b.topic_id("orders")
     return CopyFact(partition=P, preserved=False, since=0, reason="BOTH_WAYS", target_topic_id=there)
 
 
 def told(sides: Sides, position: int, target_end: int | None) -> list[CopiedBack]:
-    ids = sides.a.topics["orders"].topic_id, sides.b.topics["orders"].topic_id
+    ids = sides.a.topic_id("orders"), sides.b.topic_id("orders")
     return [CopiedBack(P, position, target_end, *ids)]
 
 
@@ -49,7 +49,7 @@ async def test_what_is_told_is_what_the_log_says(sides: Sides) -> None:
     assert await back.told() == told(sides, 5, 0)
     await copied_to(sides, 6)
     assert await back.told() == told(sides, 6, None)
-    there = sides.b.topics["orders"].topic_id
+    there = sides.b.topic_id("orders")
     await sides.stored(TargetFact(partition=P, topic_id=there, end_offset=9, position=6))
     assert await back.told() == told(sides, 6, 9)
     await sides.stored(TargetFact(partition=P, topic_id="former", end_offset=9, position=6))

@@ -9,8 +9,7 @@ import pytest
 from twinlog.batches import NewRecord, build_batch
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock, LoopClock, run_in_virtual_time
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import TopicsChosen
@@ -124,6 +123,6 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
     )
     for _ in range(60):
         topics = await wanted.now()
-        assert topics["t"].source_topic_id == cluster.topics["t"].topic_id
+        assert topics["t"].source_topic_id == cluster.topic_id("t")
         clock.advance(1)
     assert len(asked) == 60 // every_seconds

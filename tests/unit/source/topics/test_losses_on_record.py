@@ -8,7 +8,7 @@ from twinlog.errors import KafkaError
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.driver.ownership import RENEW_SECONDS
 from twinlog_source.driver.state import FlowState
 from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position

@@ -4,12 +4,12 @@ from collections.abc import Collection
 
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.kafka.raw import OpenTransaction
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_state import Transaction
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.events import Begun, EndsSeen, Reported, TopicsChosen
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
@@ -60,9 +60,9 @@ class Site:
 
     def open(self, partition: TopicPartition) -> int:
         """A transaction, and records behind it that belong to none."""
-        number = self.cluster.append_transaction(partition, [RECORD] * 3, Transaction.OPEN)
+        number = self.cluster.append_transaction(partition, [RECORD] * 3, None)
         for _ in range(5):
-            self.cluster.log(partition, "produce").append(RECORD)
+            self.cluster.append(partition, RECORD)
         return number
 
     @property
@@ -95,7 +95,7 @@ async def test_a_transaction_that_stays_open_is_named_with_its_producer() -> Non
     assert "producer id 7" in told[P]
     assert "since 2023-11-14T22:13:20Z" in told[P]
     assert site.waiting == set()
-    site.cluster.finish_transaction(P, number, Transaction.ABORTED)
+    site.cluster.finish_transaction(P, number, EndMarker.ABORT)
     assert await site.look(LOOKS.shortest_seconds) == {}
 
 
@@ -105,7 +105,7 @@ async def test_transactions_that_follow_each_other_are_none_that_stays_open() ->
     number = site.open(P)
     for _ in range(10):
         assert await site.look(LONG_SECONDS / 2) == {}
-        site.cluster.finish_transaction(P, number, Transaction.COMMITTED)
+        site.cluster.finish_transaction(P, number, EndMarker.COMMIT)
         number = site.open(P)
         assert site.waiting == set()
 

@@ -76,8 +76,8 @@ class Sides:
             target_topic="orders",
             partition_count=1,
             target_partition_count=1,
-            source_topic_id=self.b.topics["orders"].topic_id,
-            target_topic_id=self.a.topics["orders"].topic_id,
+            source_topic_id=self.b.topic_id("orders"),
+            target_topic_id=self.a.topic_id("orders"),
             generation=1,
             created_after_start=False,
             state=TopicState.READY,
@@ -160,7 +160,7 @@ class Sides:
 
     async def begun(self, *, since: int = 0, unnamed_until: int = 0, begins_at: int = 0) -> None:
         """A->B has named a producer and where its copy begins."""
-        here, there = self.a.topics["orders"].topic_id, self.b.topics["orders"].topic_id
+        here, there = self.a.topic_id("orders"), self.b.topic_id("orders")
         await self.stored(
             TopicFact(topic="orders", topic_id=here, known_partitions=1, target_topic_id=there),
             OriginFact(
@@ -248,7 +248,7 @@ async def test_what_a_flow_of_another_file_also_copies_to_the_target_waits(
         topic="orders",
         topic_id="of C",
         known_partitions=1,
-        target_topic_id=sides.a.topics["orders"].topic_id,
+        target_topic_id=sides.a.topic_id("orders"),
     )
     await sides.tell("C", replace(copied, target_topic_id="another"), on=sides.a)
     assert await asked(origins, sides, 3) == NOWHERE
@@ -278,8 +278,8 @@ async def test_a_target_of_which_the_flow_back_knows_more_is_waited_for(sides: S
             topic="orders",
             topic_id="newer",
             known_partitions=1,
-            target_topic_id=sides.b.topics["orders"].topic_id,
-            former_ids=(sides.a.topics["orders"].topic_id,),
+            target_topic_id=sides.b.topic_id("orders"),
+            former_ids=(sides.a.topic_id("orders"),),
         )
     )
     with pytest.raises(KafkaError, match="created again"):
@@ -371,7 +371,7 @@ async def test_a_copy_that_begins_has_no_boundary(sides: Sides) -> None:
 
 
 async def test_where_topics_have_no_ids_a_copy_is_known_by_its_name(sides: Sides) -> None:
-    here = sides.a.topics["orders"].topic_id
+    here = sides.a.topic_id("orders")
     for name, topic_id, boundary in (("other", "of another", 9), ("orders", here, 0)):
         await sides.stored(
             TopicFact(topic=name, topic_id=topic_id, known_partitions=1),

@@ -1,13 +1,14 @@
 """Copies whose target topic was deleted and created again: a gap, and the copy continues."""
 
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
 from twinlog.model import TopicPartition
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.events import CopyChanged, SetAside
 from twinlog_source.partitions.orders import PartitionState
@@ -31,7 +32,7 @@ async def test_a_copy_recreated_while_the_source_shows_no_ids_does_not_begin_aga
     await (await rig.owner(TRANSLATED)).journal.position(P, 5)
     shown = rig.source.topics["t"].topic_id
     rig.target.add_topic("A.t")
-    rig.source.topics["t"].topic_id = ""
+    rig.source.topics["t"].topic_id = UUID(int=0)
     await rig.owner(TRANSLATED)
     rig.source.topics["t"].topic_id = shown
     later = await rig.owner(TRANSLATED)
@@ -45,12 +46,12 @@ async def test_a_copy_is_not_taken_for_the_deleted_one_that_a_broker_still_repor
     reported(state, position=5, state=PartitionState.BACKOFF, reason="TOPIC_CHANGED")
     deleted = rig.target.topics["A.t"].topic_id
     rig.target.add_topic("A.t")
-    present = rig.target.topics["A.t"].topic_id
+    present, its_id = rig.target.topics["A.t"].topic_id, rig.target.topic_id("A.t")
     for shown in (present, deleted, present):
         rig.target.topics["A.t"].topic_id = shown
         rig.clock.advance(LOOK_SECONDS)
         await state.refresh(owned=frozenset())
-        assert state.topics["t"].target_topic_id == present
+        assert state.topics["t"].target_topic_id == its_id
         rig.target.topics["A.t"].topic_id = present
         await rig.say(state.decisions)
     assert ledger(state) == [(0, 5, "TARGET_RECREATED")]
@@ -156,7 +157,7 @@ async def test_a_copy_that_got_another_name_has_lost_nothing(
             preserved=False,
             since=0,
             reason="TARGET_DIFFERS",
-            target_topic_id=rig.target.topics["A.t"].topic_id,
+            target_topic_id=rig.target.topic_id("A.t"),
         )
         await state.journal.record(fact)
     reported(state, position=20, source_end=20, target_end=20)
@@ -233,7 +234,7 @@ async def ended_at(rig: FlowRig, since: int) -> None:
     """A preserved copy that somebody else wrote to has ended, and its target topic is another one now."""
     await rig.write(rig.source, "t", 20)
     state = await rig.owner(AUTO)
-    former = rig.target.topics["A.t"].topic_id
+    former = rig.target.topic_id("A.t")
     await state.journal.position(P, since)
     await state.journal.record(
         CopyFact(partition=P, preserved=False, since=since, reason="FOREIGN_WRITE", target_topic_id=former)
@@ -384,7 +385,7 @@ async def test_records_already_in_the_recreated_topic_are_not_part_of_the_gap(
     await former.journal.position(P, 5)
     if mode == AUTO:
         # It was preserved once.
-        topic_id = rig.target.topics["A.t"].topic_id
+        topic_id = rig.target.topic_id("A.t")
         ended = CopyFact(partition=P, preserved=False, since=1, reason="", target_topic_id=topic_id)
         await former.journal.record(ended)
     state = await rig.owner(mode)

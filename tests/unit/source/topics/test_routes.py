@@ -12,8 +12,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute, TopicState
 from twinlog.service.feeds.routes import routes_of
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import source_flows

@@ -6,9 +6,10 @@ import pytest
 
 from twinlog.config import AutoOffsetReset
 from twinlog.errors import ConfigError, KafkaError
+from twinlog.kafka.errors import from_code
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
-from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.topics.start_positions import StartPositions, came_later
@@ -129,7 +130,11 @@ async def test_nothing_begins_while_another_mirror_still_commits_for_the_group()
 async def test_a_group_that_may_not_be_read_is_not_taken_for_one_without_offsets() -> None:
     cluster = source()
     cluster.set_group("mm1", {P: 2})
-    cluster.refuse_group("mm1")
+
+    def refuse(call: Call) -> None:
+        call.result["mm1"] = from_code(30, "read offsets", alias="A")
+
+    cluster.intercept("group_offsets", refuse, after=True)
     starts = StartPositions(source=cluster, read_committed=True, group="mm1")
 
     found = await starts.begin({P: AutoOffsetReset.LATEST}, were_there=(P,))

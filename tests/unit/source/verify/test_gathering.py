@@ -15,8 +15,7 @@ from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import Flow, TopicPartition
 from twinlog.selection_configured import topic_selector
-from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.testing.fakes.cluster_base import Call
+from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.facts import TopicFact
 from twinlog_source.log.gaps import Gap, GapReason

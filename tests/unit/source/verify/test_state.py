@@ -354,4 +354,4 @@ async def test_a_route_that_was_never_compared_has_no_range_to_lose(opened: Open
 
 def append(cluster: FakeCluster, count: int) -> None:
     for _ in range(count):
-        cluster.log(SOURCE, "append").append(Record(offset=-1, timestamp_ms=1, key=None, value=b"x"))
+        cluster.append(SOURCE, Record(offset=-1, timestamp_ms=1, key=None, value=b"x"))

@@ -45,7 +45,7 @@ def _lookup(call: Call, topic: str, asked: Any) -> Fields:
     log = partition.log
     committed = call.get("isolation_level", 0) == _READ_COMMITTED
     end = log.last_stable_offset if committed else log.high_watermark
-    found = _found(log, asked.timestamp, end)
+    found = find_offset(log, asked.timestamp, end)
     return {
         **answer,
         "timestamp": found.timestamp_ms,
@@ -54,7 +54,8 @@ def _lookup(call: Call, topic: str, asked: Any) -> Fields:
     }
 
 
-def _found(log: PartitionLog, timestamp_ms: int, end: int) -> FoundOffset:
+def find_offset(log: PartitionLog, timestamp_ms: int, end: int) -> FoundOffset:
+    """The first one at or after the time, before `end`; -1 if there is none."""
     if timestamp_ms == LATEST:
         return FoundOffset(end)
     if timestamp_ms == EARLIEST:

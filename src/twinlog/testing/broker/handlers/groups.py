@@ -180,6 +180,8 @@ async def describe_groups(call: Call) -> Fields:
 def _describe(call: Call, group_id: str) -> Fields:
     error = group_error(call, group_id, Operation.DESCRIBE)
     group = None if error else call.cluster.groups.classic(group_id, create=False)
+    if group is not None and group.kind != "classic":
+        group = None
     rights = {}
     if call.body.include_authorized_operations and not error:
         rights = {"authorized_operations": call.authorized_operations(Resource.GROUP, group_id)}
