@@ -286,6 +286,8 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
             return False
         if each.reason in row.partitions:
             return states
+        if cause.reason == "QUOTA" and each.reason == kinds.HEARTBEAT_MISSING:
+            return True
         return each.reason in _OF_NO_COPY and (nothing or cause.reason == kinds.STARTING)
 
     swallowed = [each for each in issues if follows(each)]

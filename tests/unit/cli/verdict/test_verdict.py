@@ -69,6 +69,12 @@ def silent(status: Status) -> None:
     flow(status).add_note("heartbeat", "HEARTBEAT_MISSING", "none came")
 
 
+def quota(status: Status) -> None:
+    """It delays the copy of heartbeats as much as any other."""
+    silent(status)
+    flow(status).add_note("source", "QUOTA", "2 partitions: a quota of the target delays the copy")
+
+
 def path_unknown(status: Status) -> None:
     flow(status).path = "UNKNOWN"
 
@@ -126,6 +132,7 @@ def test_what_does_not_move_or_is_not_known_is_one_issue() -> None:
         (stalled, Level.BAD, "A->B", "STALLED"),
         (stalled_and_why, Level.BAD, "A->B", "TARGET_SLOW"),
         (silent, Level.BAD, "A->B", "HEARTBEAT_MISSING"),
+        (quota, Level.WARN, "A->B", "QUOTA"),
         (path_unknown, Level.BAD, "A->B", "PATH_UNKNOWN"),
         (path_hidden, Level.BAD, "A->B", "TOPIC_UNAUTHORIZED"),
         (groups_not_translated, Level.BAD, "A->B", "GROUPS_NOT_TRANSLATED"),
