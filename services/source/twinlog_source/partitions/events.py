@@ -183,10 +183,12 @@ class Begun(RowEvent):
 
     position: int
     stored: bool = False
+    wrote_nothing: bool = False
+    """The flow is known to have written nothing."""
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.initial = row.position = self.position
-        row.nothing_until = None if self.stored else self.position
+        row.nothing_until = self.position if self.wrote_nothing else None
         row.stored, row.blocker = self.stored, None
         row.leader_epochs = () if self.stored else row.leader_epochs
 

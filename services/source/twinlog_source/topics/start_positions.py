@@ -154,7 +154,8 @@ class PositionFinder:
             if isinstance(offset, KafkaError):
                 self.book.set_aside(partition, offset.reason, f"source: {offset}")
             else:
-                self.book.note(Begun(partition=partition, position=offset))
+                wrote_nothing = not self.book.control.wrote_apart
+                self.book.note(Begun(partition=partition, position=offset, wrote_nothing=wrote_nothing))
         for partition in resets.keys() - begun.keys():
             self.book.set_aside(
                 partition,

@@ -101,6 +101,19 @@ async def test_a_flow_that_is_not_exactly_once_takes_back_that_nothing_was_writt
     assert last.table.rows[P].position == 7
 
 
+@pytest.mark.parametrize(
+    ("name", "wrote_nothing"), [("", False), ("found", False), ("twinlog-A-B-0-0", True), ("journal", True)]
+)
+async def test_a_partition_without_a_position_may_be_written_if_tasks_wrote_without_transactions(
+    rig: FlowRig, name: str, wrote_nothing: bool
+) -> None:
+    """They may have been killed between their first data and its position."""
+    first = await rig.owner("B.exactly.once.source.support = disabled")
+    await first.ownership.producers.store({77: name})
+    row = (await rig.owner("twinlog.offsets = translated")).table.rows[P]
+    assert (row.position, row.stored, row.wrote_nothing) == (0, False, wrote_nothing)
+
+
 async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(rig: FlowRig) -> None:
     first = await rig.owner()
     await first.ownership.note_slots(1)

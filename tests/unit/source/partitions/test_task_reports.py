@@ -64,7 +64,7 @@ def begun() -> PartitionTable:
     """A table with one partition, which is copied from its beginning."""
     table = PartitionTable()
     table.apply(TopicsChosen(targets={P: "A.t"}), 0.0)
-    table.apply(Begun(partition=P, position=0), 0.0)
+    table.apply(Begun(partition=P, position=0, wrote_nothing=True), 0.0)
     return table
 
 
