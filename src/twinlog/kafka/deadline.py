@@ -9,23 +9,24 @@ from typing import Final
 
 from twinlog.kafka.errors import TIMEOUT, from_reason
 
+_SHORT_SECONDS: Final = 6.0
 _PATIENCE: Final = ContextVar("patience", default=math.inf)
 
 
 @contextlib.contextmanager
-def patience(seconds: float) -> Iterator[None]:
-    """No call of the body, and of tasks that it starts, takes longer: for who knows that brokers do not
-    answer, and asks what the others know."""
-    token = _PATIENCE.set(seconds)
+def short_patience(when: bool) -> Iterator[None]:
+    """`when` brokers are known not to answer, no call of the body, or of a task that it starts, takes long:
+    the others tell what they know."""
+    token = _PATIENCE.set(_SHORT_SECONDS if when else math.inf)
     try:
         yield
     finally:
         _PATIENCE.reset(token)
 
 
-def bounded(seconds: float) -> float:
-    """The time-out of a call that may take so long."""
-    return min(seconds, _PATIENCE.get())
+def bounded(seconds: float, *, share: float = 1.0) -> float:
+    """The time-out of a call that may take so long; `share`: of a short patience."""
+    return min(seconds, _PATIENCE.get() * share)
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from twinlog.errors import ConfigError, KafkaError, StateError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
+from twinlog.kafka.deadline import short_patience
 from twinlog.kafka.outage import Outage, of_file
 from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
@@ -119,8 +120,10 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
     turns = asyncio.Semaphore(_FLOWS_AT_ONCE)
 
     async def checked(config: FlowConfig) -> CheckedFlow:
+        silent = any(clusters[end].outage for end in (config.flow.source, config.flow.target))
         async with turns:
-            return await _flow(configuration, config, clusters, timeout_seconds)
+            with short_patience(silent):
+                return await _flow(configuration, config, clusters, timeout_seconds)
 
     async with asyncio.TaskGroup() as group:
         checks = [group.create_task(checked(config), name=f"look at {config.flow}") for config in flows]

@@ -7,6 +7,7 @@ from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2_grpc as pb2_grpc
 from twinlog.clock import Clock
 from twinlog.errors import ConfigError, TransientKafkaError
+from twinlog.kafka.deadline import short_patience
 from twinlog.model import Flow
 from twinlog.service.api_values import cluster_message, flow_message, named
 from twinlog.service.clusters import ClusterStatus
@@ -83,7 +84,9 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         if request.from_owner:
             request.from_owner_of.CopyFrom(request.flow)
         flows = self._selected(request)
-        explained = [await explain_group(served.parts, request.group, self._statuses()) for served in flows]
+        statuses = self._statuses()
+        with short_patience(any(status.outage for status in statuses)):
+            explained = [await explain_group(served.parts, request.group, statuses) for served in flows]
         return pb2.ExplainGroupResponse(
             explanations=[messages.group_explanation(entry) for entry in explained],
             owned_elsewhere=elsewhere(flows),

@@ -235,8 +235,9 @@ def topic_command(
     """
     named, name = named_of_flow(names, "topic")
     rows = call.ask(lambda at: _explain(at, name, named))
-    troubles = [line for row in rows for line in (*trouble_lines(row.copies, row.status), *_lost(row))]
-    call.tell_rows(_EXPLAINED, rows, lines=[*troubles, *_how_to_include([row.told for row in rows])])
+    lines = [line for row in rows for line in (*trouble_lines(row.copies, row.status), *_lost(row))]
+    lines += _how_to_include([row.told for row in rows])
+    call.tell_rows(_EXPLAINED, rows, lines=list(dict.fromkeys(lines)))
 
 
 def _lost(row: "_Explained") -> list[str]:

@@ -114,6 +114,8 @@ GROUPS_PER_REQUEST = 50
 _AT_ONCE_PER_BROKER = 4
 _PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
+_RETRY_SHARE = 0.3
+"""Of a short patience: coordinators that answer may be asked about many groups in the rest."""
 
 T = TypeVar("T")
 
@@ -132,7 +134,8 @@ async def ask_about_groups(
 ) -> dict[str, T | KafkaError]:
     """The answer of each group, or its error. Bounded by the session's time-out. Errors contain `doing`,
     followed by the group's name."""
-    asking = _Asking(session, coordinators, ask, doing, per_request)
+    retry_until = asyncio.get_running_loop().time() + bounded(session.timeout_seconds, share=_RETRY_SHARE)
+    asking = _Asking(session, coordinators, ask, doing, per_request, retry_until)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(bounded(session.timeout_seconds)):
             await asking.run(sorted(set(group_ids)))
@@ -152,6 +155,7 @@ class _Asking(Generic[T]):
     ask: Ask[T]
     doing: str
     per_request: int
+    retry_until: float
     _places: defaultdict[int, asyncio.Semaphore] = field(
         default_factory=lambda: defaultdict(lambda: asyncio.Semaphore(_AT_ONCE_PER_BROKER))
     )
@@ -201,7 +205,7 @@ class _Asking(Generic[T]):
 
         for group_id in group_ids:
             self.coordinators.forget(group_id)
-        if group_ids:
+        if group_ids and asyncio.get_running_loop().time() < self.retry_until:
             tasks.create_task(later(), name=f"{self.doing}s again")
 
     async def _ask(

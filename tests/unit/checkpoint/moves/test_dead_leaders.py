@@ -411,6 +411,8 @@ async def test_no_move_begins_whose_copy_waits_for_the_coordinator_of_its_transa
         plan = await rig.served.failover.plan(NO_WAIT)
     assert not whole.blockers
     assert bool(plan.blockers) == (reason != "TARGET_SLOW")
+    told = plan.blockers or plan.warnings
+    assert any("start broker 2 at kafka-2:9092" in each for each in told), "also where it is no reason"
 
 
 async def test_an_original_without_a_leader_keeps_a_group_on_its_copy() -> None:

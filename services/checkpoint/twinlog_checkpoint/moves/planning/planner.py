@@ -1,7 +1,6 @@
 """Reads both clusters and plans what a move would do now. Changes nothing."""
 
 import asyncio
-import math
 import shlex
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.kafka.deadline import patience
+from twinlog.kafka.deadline import short_patience
 from twinlog.kafka.errors import TIMEOUT
 from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import AclBinding, KafkaCluster
@@ -147,8 +146,6 @@ class Due:
 NOTHING_DUE = Due()
 ANSWER_SECONDS = 6.0
 """A cluster that does not answer for this long counts as down."""
-_SHORT_SECONDS = 4.0
-"""How long each answer may take while brokers are known to be silent."""
 MOST_LOOKS = 4
 """The most measurements of a backlog that is still being counted: a plan has to answer within a minute."""
 
@@ -245,7 +242,9 @@ class MovePlanner:
             backlog, seconds = await self.asked(self._backlog_and_rate(from_reachable))
         of_places = place_blockers(moving, backlog, accepted=options.accept_loss)
         waits = waits_for_broker(moving, backlog) or bool(unread or due.blockers)
-        silent = self._silent(waits=waits)
+        judged = [each.judged(alias, waits=waits) for alias, each in self._silent().items()]
+        # Accepted losses do not block: a run moves the other offsets.
+        silent = [each.words for each in judged if each.blocks and not options.accept_loss]
         yield self._with_warnings(
             MovePlan(
                 kind=self.route.kind,
@@ -258,14 +257,7 @@ class MovePlanner:
                 backlog=backlog,
                 estimated_seconds=seconds,
                 warnings=(),
-                blockers=[
-                    *unread,
-                    *blockers,
-                    *due.blockers,
-                    *([] if options.accept_loss else silent),
-                    *of_groups,
-                    *of_places,
-                ],
+                blockers=[*unread, *blockers, *due.blockers, *silent, *of_groups, *of_places],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
                 not_granted=grants.left_out,
@@ -273,14 +265,18 @@ class MovePlanner:
                 foreign=foreign,
                 last=shown_move(moves),
             ),
-            # Accepted losses do not block: a run moves the other offsets.
-            [*ahead, *notes, *((*silent, *not_now(moving)) if options.accept_loss else ()), *due.notes],
+            [
+                *ahead,
+                *notes,
+                *(each.words for each in judged if each.words not in silent),
+                *(not_now(moving) if options.accept_loss else ()),
+                *due.notes,
+            ],
         )
 
     async def asked(self, questions: Coroutine[Any, Any, T]) -> T:
         """The answers of those brokers that answer: the others are known, and not waited for as usual."""
-        silent = any(map(self.outage, (self.route.from_alias, self.route.to_alias)))
-        with patience(_SHORT_SECONDS if silent else math.inf):
+        with short_patience(bool(self._silent())):
             return await questions
 
     async def done(
@@ -298,18 +294,12 @@ class MovePlanner:
 
     def meter(self) -> BacklogMeter:
         """A new meter, for one run or one plan."""
-        return BacklogMeter(
-            route=self.route,
-            copy_states=self.copy_states,
-            brokers_away=any(map(self.outage, (self.route.from_alias, self.route.to_alias))),
-        )
+        return BacklogMeter(route=self.route, copy_states=self.copy_states, brokers_away=bool(self._silent()))
 
-    def _silent(self, *, waits: bool) -> list[str]:
-        """What brokers that do not answer, while others do, have against the move."""
+    def _silent(self) -> dict[ClusterAlias, Outage]:
+        """The clusters of which some brokers do not answer while others do."""
         found = {alias: self._seen(alias) for alias in (self.route.from_alias, self.route.to_alias)}
-        silent = {alias: each for alias, each in found.items() if each and not each.reason}
-        judged = (each.judged(alias, waits=waits) for alias, each in silent.items())
-        return [each.words for each in judged if each.blocks]
+        return {alias: each for alias, each in found.items() if each and not each.reason}
 
     def _seen(self, alias: ClusterAlias) -> Outage:
         """As of the last question, which is newer than the last probe."""
