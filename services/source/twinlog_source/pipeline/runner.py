@@ -49,8 +49,8 @@ CLOSED_CONTEXT = (AttributeError, AssertionError)
 """What pyspark raises on a closed context: it uses a JVM that is None, or asserts that it is not None."""
 
 NO_CORE_SECONDS = 60.0
-"""How long the job that changes records may wait for a core: other jobs end, and executors come."""
-LOOK_SECONDS = 1.0
+"""How long the job that changes records may be without a core: other jobs end, and executors come."""
+LOOK_SECONDS = 5.0
 _EXECUTOR_LOST = "ExecutorLostFailure"
 """No record is to blame for that, even if it happens again and again."""
 
@@ -184,7 +184,7 @@ class SparkRunner:
         running.add_done_callback(_retrieve)
         try:
             if group and not is_local(self.master):
-                await self._until_it_runs(context, group, running)
+                await self._while_it_has_a_core(context, group, running)
             await asyncio.shield(running)
         except (asyncio.CancelledError, NoFreeCoreError):
             with contextlib.suppress(*SPARK_FAILURES, *CLOSED_CONTEXT):
@@ -203,16 +203,14 @@ class SparkRunner:
         except CLOSED_CONTEXT as error:
             raise SparkUnavailableError(f"the job for changing records failed: {JVM_GONE}") from error
 
-    async def _until_it_runs(self, context: Any, group: str, running: "asyncio.Future[None]") -> None:
-        """Return when a job has a core, or failed. Raises NoFreeCoreError, and what Spark raises."""
-        asked_at = self.clock.monotonic()
+    async def _while_it_has_a_core(self, context: Any, group: str, running: "asyncio.Future[None]") -> None:
+        """Return when a job has ended. Raises NoFreeCoreError, also for one that was lost with a machine and
+        that Spark keeps, and what Spark raises."""
+        had_at = self.clock.monotonic()
         while not running.done():
-            found = await asyncio.to_thread(has_core, context, group)
-            if found:
-                return
-            if found is None:
-                asked_at = self.clock.monotonic()  # Spark still plans it.
-            elif self.clock.monotonic() >= asked_at + NO_CORE_SECONDS:
+            if await asyncio.to_thread(has_core, context, group) is not False:
+                had_at = self.clock.monotonic()  # Or Spark still plans it.
+            elif self.clock.monotonic() >= had_at + NO_CORE_SECONDS:
                 cores = await asyncio.to_thread(executor_cores, context)
                 raise NoFreeCoreError(
                     f"none of the {cores} cores that Spark has is free for changing records: that takes one"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from pyspark import SparkContext
 from twinlog.clock import SystemClock
 from twinlog.errors import TwinlogError
 from twinlog.machine import JavaNotFoundError
+from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.pipeline.jvm_log import JvmOutput
 from twinlog_source.pipeline.launch import SparkUnavailableError
-from twinlog_source.pipeline.runner import SparkRunner
+from twinlog_source.pipeline.runner import NO_CORE_SECONDS, NoFreeCoreError, SparkRunner
 from twinlog_source.pipeline.session import answering
 from twinlog_source.records.pipe import TransformFailedError
 
@@ -215,6 +217,38 @@ async def test_no_record_is_to_blame_for_a_lost_executor(words: str, kind: type[
     runner = runner_on(FailingContext(is_stopped=False))
     with pytest.raises(kind):
         await runner._with_sql(fails)  # noqa: SLF001 (what it does needs Spark SQL)
+    await runner.close()
+
+
+class LosesItsCore:
+    """A SparkContext on a cluster, each of whose jobs gets a core, and loses it with the machine: Spark keeps
+    the job until there is another one."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def statusTracker(self) -> Any:  # noqa: N802
+        self.looks += 1
+        stage = SimpleNamespace(numActiveTasks=1 if self.looks == 1 else 0)
+        return SimpleNamespace(
+            getJobIdsForGroup=lambda _group: [7],
+            getJobInfo=lambda _job: SimpleNamespace(stageIds=[8]),
+            getStageInfo=lambda _stage: stage,
+        )
+
+    @property
+    def _jsc(self) -> Any:
+        profiles = SimpleNamespace(defaultResourceProfile=lambda: None)
+        spark = SimpleNamespace(resourceProfileManager=lambda: profiles, maxNumConcurrentTasks=lambda _: 1)
+        return SimpleNamespace(sc=lambda: spark)
+
+
+async def test_a_job_that_loses_its_core_has_none_as_one_that_never_had_it() -> None:
+    runner = runner_on(None)
+    runner.clock, never = LoopClock(), asyncio.get_running_loop().create_future()
+    with pytest.raises(NoFreeCoreError, match="none of the 1 cores"):
+        await runner._while_it_has_a_core(LosesItsCore(), "records", never)  # noqa: SLF001 (needs Spark)
+    assert NO_CORE_SECONDS <= runner.clock.monotonic() < 2 * NO_CORE_SECONDS
     await runner.close()
 
 
