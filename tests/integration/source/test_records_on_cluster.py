@@ -117,6 +117,8 @@ async def test_records_are_changed_once_whichever_executor_is_lost(
 
             for worker in workers[:-1]:
                 kill_with_executor(worker)
+            # The process of a task outlives its executor for a moment, in which it may still copy.
+            await eventually(partial(with_the_task, service, workers))
             await put(rig, topic, "too few")
 
             async def says_so() -> bool:
