@@ -79,7 +79,7 @@ simulate: install ## Random lives of all services in virtual time, from one seed
 
 chaos: install ## Kill what copies 200 times at random moments under load, and compare both sides; ARGS=--help
 	$(BIN)/python tests/chaos/source_chaos.py --kills 200 $(ARGS)
-	$(BIN)/python tests/chaos/source_chaos.py --changed --kills 50 --kinds task task jvm service $(ARGS)
+	$(BIN)/python tests/chaos/source_chaos.py --changed --kills 50 --kinds task feed drain jvm service $(ARGS)
 
 chaos-both-ways: install ## Both clusters write to one topic, and everything is killed for ten minutes; ARGS=--help
 	$(BIN)/python tests/chaos/both_ways_chaos.py $(ARGS)

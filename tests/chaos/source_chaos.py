@@ -6,18 +6,19 @@ repeated.
     python tests/chaos/source_chaos.py --kinds absence absence service --target-brokers 3 --kills 30
     python tests/chaos/source_chaos.py --kinds broker --target-brokers 3 --target-replicas 3 --kills 30
     python tests/chaos/source_chaos.py --round-trip-ms 60 --lost-every-seconds 5 --kills 100
-    python tests/chaos/source_chaos.py --changed --kinds task jvm service --kills 15
+    python tests/chaos/source_chaos.py --changed --kinds task feed drain jvm service --kills 15
 
 Kills with SIGKILL, chosen by the seed: a task, all tasks, Spark's JVM, the whole service, the target broker.
 A rival is a second service that stands by, and takes the flow over when the one that runs is killed or
 silent; a pause stops a process for a while, the longest one for more than an owner may be silent, so that it
 comes back to a flow that others copy. A freeze stops a task for good: its worker must be killed. A hang stops
 the target's broker for longer than its session lasts, so that it is fenced as it wakes up; an absence kills
-it and starts it again only then. With --changed Spark changes records on the way, and its workers are killed
-as tasks are. With three target brokers an absent one takes partitions without another
-replica along while the coordinators of their transactions continue; it must be asked for. Between the
-services and the target there may be a distance, on which connections are lost. The same seed makes the same
-choices; moments differ with the machine. Exit code 0 only if every partition is identical.
+it and starts it again only then. With --changed Spark changes records on the way; the worker that
+feeds its plan and the one that drains it are killed, too, each alone. With three target brokers an absent one
+takes partitions without another replica along while the coordinators of their transactions continue; it must
+be asked for. Between the services and the target there may be a distance, on which connections are lost. The
+same seed makes the same choices; moments differ with the machine. Exit code 0 only if every partition is
+identical, and of each kind that was chosen something was killed.
 """
 
 import asyncio
@@ -26,7 +27,8 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,6 +75,8 @@ KINDS = (
 )
 """What a run does that names no kinds."""
 HANG, ABSENCE = "hang", "absence"
+FEED, DRAIN = "feed", "drain"
+"""The two workers of the job through which records pass."""
 OWNER_TIMEOUT_SECONDS = 6
 """The least that brokers allow."""
 PAUSE_SECONDS = (0.2, 1.0, 3.0, OWNER_TIMEOUT_SECONDS + 3.0)
@@ -87,6 +91,7 @@ CHANGES = {
     "twinlog.transform.value": "upper(CAST(value AS string))",
 }
 CHANGED_EPOCH_SECONDS = "60"
+LOOK_SECONDS = 1.0
 EPOCH_SECONDS = ("1", "5")
 """Each life of the service has one of these: in short epochs many kills hit a hand-over from one to the
 next."""
@@ -100,10 +105,12 @@ class SourceOutcome(Outcome):
     """Why the others have offsets of their own, and from which offset on, by partition."""
     identical: bool = False
     difference: str = ""
+    missed: Counter[str] = field(default_factory=Counter)
+    """How often there was nothing of a kind to kill."""
 
     @property
     def is_good(self) -> bool:
-        return self.identical
+        return self.identical and self.missed.keys() <= self.kills.keys()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -241,6 +248,8 @@ class Chaos:
                 if kind == "rival" or await self._kill(kind, self.dice.choice(services)):
                     self.outcome.kills[kind] += 1
                     sys.stderr.write(f"{self.outcome.kills.total()}/{self.kills} killed: {kind}\n")
+                else:
+                    self.outcome.missed[kind] += 1
                 if kind == "service":
                     for each in services:
                         await self._end(each)
@@ -284,8 +293,11 @@ class Chaos:
             await self._pause(service)
             return True
         jvms, tasks = processes(service.process.pid)
-        a_task = tasks and [self.dice.choice(tasks)]
-        victims = {"jvm": jvms[:1], "task": a_task, "freeze": a_task, "all tasks": tasks}[kind]
+        victims = {"jvm": jvms[:1], "all tasks": tasks}.get(kind)
+        if victims is None:
+            parts = await parts_of(tasks) if self.is_changed else {"task": tasks}
+            some = parts.get("task" if kind == "freeze" else kind, ())
+            victims = [self.dice.choice(some)] if some else []
         for victim in victims:
             signal_to(victim, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL)
         if kind == "freeze":
@@ -341,6 +353,29 @@ class Chaos:
             self.outcome.records = number
 
 
+async def parts_of(workers: Sequence[psutil.Process]) -> Mapping[str, Sequence[psutil.Process]]:
+    """Python workers by what they do while records pass. Reads and writes that the system counts are those of
+    tasks' clients, and of Spark: one end of a pipe only writes to its JVM, the other only reads from it."""
+    before = {worker: moved for worker in workers if (moved := moved_bytes(worker))}
+    await quiet(LOOK_SECONDS)
+    parts: dict[str, list[psutil.Process]] = {"task": [], FEED: [], DRAIN: []}
+    for worker, (read, written) in before.items():
+        after = moved_bytes(worker)
+        if after and after != (read, written):
+            kind = FEED if after[0] == read else DRAIN if after[1] == written else "task"
+            parts[kind].append(worker)
+    return parts
+
+
+def moved_bytes(process: psutil.Process) -> tuple[int, int] | None:
+    """Read and written so far; None = it has ended."""
+    try:
+        counters = process.io_counters()
+    except psutil.NoSuchProcess:
+        return None
+    return counters.read_chars, counters.write_chars
+
+
 def described(number: int) -> dict[str, Any]:
     """The partition of a record, and its key, headers and time, which are not the same for all."""
     partition = number % PARTITIONS
@@ -380,7 +415,7 @@ async def run_chaos(
 def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=200)
-    kinds = sorted({*KINDS, ABSENCE})
+    kinds = sorted({*KINDS, ABSENCE, FEED, DRAIN})
     parser.add_argument(
         "--kinds",
         nargs="+",
@@ -388,7 +423,7 @@ def main() -> int:
         choices=kinds,
         default=KINDS,
         help=f"only these, each as often as it is named: {', '.join(kinds)}"
-        f" (default: all but {ABSENCE}, tasks the most)",
+        f" (default: all but {ABSENCE}, {FEED} and {DRAIN}, tasks the most)",
     )
     parser.add_argument("--target-brokers", type=int, choices=(1, 3), default=1)
     parser.add_argument(
