@@ -66,7 +66,12 @@ class OffsetsRule:
         return mode
 
     def translated_by(self, topic: str) -> str:
-        """The key that gives the copy of a topic offsets of its own; empty: none does."""
+        """The key that gives the copy of a topic offsets of its own; empty: none does.
+
+        >>> rule = OffsetsRule(OffsetsSettings(translated_topics=("log-.*",)), {"a": "transforms"}.get)
+        >>> rule.translated_by("log-1"), rule.translated_by("a")
+        ('twinlog.offsets.translated.topics', 'transforms')
+        """
         if self._translated.matches(topic):
             return self._translated.key
         if self._mode is OffsetsMode.TRANSLATED and not self._preserved.matches(topic):
