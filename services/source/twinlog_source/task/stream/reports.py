@@ -74,7 +74,8 @@ class Reporter:
             waited_seconds = self._waited_seconds(copy, now)
             preserved, is_stored = self.preserved.get(partition), self.target_writer.is_stored(partition)
             if preserved is None:
-                lacks = self.target_writer.leaderless if waited_seconds >= SLOW_SECONDS else None
+                is_slow = waited_seconds >= SLOW_SECONDS
+                lacks = self.target_writer.leaderless(copy.target) if is_slow else None
                 problem = self.target_writer.target_problem or source_problem or lacks
             else:
                 problem = source_problem or _lasting_problem(preserved, now)

@@ -360,11 +360,14 @@ class TargetWriter:
             if fault is not None:
                 chunk.copy.fail(reason=fault.reason, message=fault.message, retriable=False, now=now)
 
-    @property
-    def leaderless(self) -> KafkaError | None:
-        """Why a round cannot go on: a partition of it, or of positions, has no leader; None if all have."""
-        waits = () if self._transport is None else self._transport.without_leader.values()
-        return next(iter(waits), None)
+    def leaderless(self, target: TopicPartition) -> KafkaError | None:
+        """Why the round of a copy cannot go on: the copy, another one of its round, or positions have no
+        leader; None if all have."""
+        waits = {} if self._transport is None else self._transport.without_leader
+        if target in waits or not waits:
+            return waits.get(target)
+        other = next(iter(waits.values()))
+        return TransientKafkaError(f"it waits for others of its transaction: {other}", reason=other.reason)
 
     def _failed(self, error: KafkaError) -> None:
         """Find the partitions that caused the failure, and go back to what is committed."""

@@ -222,3 +222,19 @@ async def test_after_new_ids_nothing_is_sent_before_the_driver_allowed_it() -> N
     with pytest.raises(FatalKafkaError, match="taken the flow over"):
         await rig.target_writer.run(rig.stop)
     assert (rig.asked, rig.target.opened, rig.target.committed) == (2, 3, [])
+
+
+async def test_a_copy_that_waits_for_another_one_of_its_round_says_so() -> None:
+    """It has a leader: the reason of the other one seemed to be its own."""
+    rig = WriterRig()
+    good, bad = (rig.copies[each].target for each in (GOOD, BAD))
+    rig.target.without_leader[bad] = no_leader = TransientKafkaError("none", reason="LEADER_UNAVAILABLE")
+    assert rig.target_writer.leaderless(good) is None, "nothing is open"
+    await rig.target_writer.open()
+    assert rig.target_writer.leaderless(bad) is no_leader
+    waits = rig.target_writer.leaderless(good)
+    assert waits is not None
+    assert (str(waits), waits.reason) == (
+        "it waits for others of its transaction: none",
+        "LEADER_UNAVAILABLE",
+    )

@@ -52,6 +52,7 @@ class TargetLog:
     stored: list[DecodedRecord] = field(default_factory=list)
     """In the positions topic, also by transactions that were aborted; but for facts."""
     opened: int = 0
+    without_leader: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     on_commit: Callable[[], None] = lambda: None
 
 
@@ -65,7 +66,7 @@ class FakeTransport:
         self.target = target
         self.ends = ends
         self.partition_failures: dict[TopicPartition, KafkaError] = {}
-        self.without_leader: dict[TopicPartition, KafkaError] = {}
+        self.without_leader = target.without_leader
         self.failure: KafkaError | None = None
 
     async def __aenter__(self) -> Self:
