@@ -113,7 +113,7 @@ class NewCopies:
     ) -> Mapping[TopicPartition, ForeignWrite | KafkaError]:
         """What the targets of copies that begin hold already, and nobody has copied there as far as is known:
         no position is stored, the flow did not write last, and no flow copies it back. By whom, is known of
-        the last records. Raises KafkaError."""
+        the last records: nothing of a target that may not be read. Raises KafkaError."""
         targets = {
             row.partition: target_of(row, topics)
             for row in rows
@@ -138,7 +138,8 @@ class NewCopies:
         for partition, target in targets.items():
             producer = producers.get(target)
             if isinstance(producer, KafkaError):
-                found[partition] = producer
+                if producer.reason not in _REFUSALS:
+                    found[partition] = producer
             elif producer is None or producer in self.book.control.producers:
                 continue
             elif not self.is_both_ways(topics[partition.topic]):

@@ -121,6 +121,20 @@ async def test_what_the_target_refuses_for_good_makes_a_copy_translated(rig: Flo
     assert kind(state)[2] == "RIGHTS_MISSING"
 
 
+@pytest.mark.parametrize("settings", [AUTO, TRANSLATED])
+async def test_a_copy_that_may_not_be_read_begins_behind_what_it_holds(rig: FlowRig, settings: str) -> None:
+    """MirrorMaker 2 needs no READ on its copies, and whose the records are is not known without it."""
+    await rig.write(rig.target, "A.t", 5)
+    rig.last_producers[COPY] = from_code(29, "read", alias="B")
+    state = await rig.process(settings)
+    probe_of(state).known[COPY] = from_code(29, "ask for producers", alias="B")
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert blocker(state) == ""
+    assert state.table.plannable() == {P}
+    assert told(state) == (0, [])
+
+
 async def test_without_a_producer_identity_copies_are_translated(rig: FlowRig) -> None:
     state = await rig.process(AUTO)
     probe_of(state).no_writer = from_code(31, "initialise the producer", alias="B")
