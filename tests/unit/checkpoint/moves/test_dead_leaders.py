@@ -24,7 +24,16 @@ from unit.checkpoint.dead_leader import (
     lose_coordinator,
 )
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, moved, offset_of, run
+from unit.checkpoint.moves.move_rig import (
+    NO_WAIT,
+    MoveRig,
+    actions,
+    last_run,
+    move_rig,
+    moved,
+    offset_of,
+    run,
+)
 
 ACCEPTING = MoveOptions(accept_loss=True, wait_seconds=0)
 
@@ -294,6 +303,21 @@ async def test_a_failback_without_a_list_has_the_groups_that_were_moved(side: st
     assert actions(plan) == {"g": MoveAction.ALREADY_THERE}
     (blocker,) = plan.blockers
     assert blocker.startswith("B may have groups that were never seen: ")
+
+
+async def test_the_fence_of_an_earlier_release_stays_where_not_all_groups_were_listed() -> None:
+    """Its record does not name the groups that it had moved: one that was never seen may be among them."""
+    async with move_rig() as rig:
+        await _with_a_group(rig)
+        await run(rig.served.failover, MoveOptions(fence=True, wait_seconds=0))
+        recorded = await rig.served.failover.recorded()
+        earlier = replace(last_run(recorded), any_group="earlier")
+        await rig.served.failover.journal.store(replace(recorded, run=earlier))
+        keep_from_listing(rig.logs.target)
+        await run(rig.served.failback, ACCEPTING)
+        moves = await rig.served.failback.recorded()
+    assert moves.groups_on_target is None
+    assert moves.fences["A"]
 
 
 async def test_a_plan_without_the_record_of_moves_has_its_rows() -> None:

@@ -129,6 +129,8 @@ class Arrival:
         plan: MovePlan,
         partitions: Sequence[MovePartition],
         options: MoveOptions,
+        *,
+        all_listed: bool,
     ) -> AsyncGenerator[StepEvent | Arrived, None]:
         """Yield each step as it happens, then the result.
 
@@ -158,7 +160,9 @@ class Arrival:
         await verify(cluster, partitions)
         yield step_event(self.clock, Step.VERIFY, StepState.DONE, "every committed offset was read back")
         newly = finished_with(partitions, accepted=options.accept_loss)
-        over = is_whole(finished(moves, newly, partitions, options, now_ms=self.clock.now_ms()))
+        over = is_whole(
+            finished(moves, newly, partitions, options, all_listed=all_listed, now_ms=self.clock.now_ms())
+        )
         lifted = moves.fenced(plan.to_alias)
         if lifted and not over:
             message = f"the fence on {plan.to_alias} stays until every group that left it is back"
@@ -178,7 +182,7 @@ class Arrival:
                 moves = entry
             else:
                 yield entry
-        moves = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
+        moves = finished(moves, newly, partitions, options, all_listed=all_listed, now_ms=self.clock.now_ms())
         await self.store(moves)
         moved = len(going_on(partitions))
         _log.info(

@@ -65,9 +65,11 @@ def finished(
     partitions: Sequence[MovePartition],
     options: MoveOptions,
     *,
+    all_listed: bool,
     now_ms: int,
 ) -> Moves:
-    """Mark the run as done; it has finished the groups `newly`."""
+    """Mark the run as done; it has finished the groups `newly`. `all_listed`: otherwise there may be groups
+    that it did not see."""
     run = run_of(moves)
     seen = {entry.group for entry in partitions}
     behind = _left_behind(partitions, options)
@@ -93,7 +95,8 @@ def finished(
             _forget_begun(homes, moves.flow.source, group)
         elif run.kind is MoveKind.FAILBACK and home.certainty is Certainty.GIVEN_UP and group in seen:
             homes[group] = replace(home, certainty=Certainty.BEGUN)
-    if run.any_group and not run.groups:
+    was_for_all = all_listed and not run.groups
+    if run.any_group and was_for_all:
         for group in seen - set(newly) - works_on_source:
             known = homes.get(group, Home(where=moves.flow.source, run=run.run_id))
             homes[group] = replace(known, certainty=Certainty.BEGUN)
@@ -103,7 +106,7 @@ def finished(
         state=MoveState.DONE,
         finished_ms=now_ms,
         on_target=run.on_target or run.kind is MoveKind.FAILOVER,
-        any_group=run.any_group if run.groups else "",
+        any_group="" if was_for_all else run.any_group,
     )
     if run.kind is MoveKind.FAILBACK and is_whole(done):
         there = {group: home for group, home in homes.items() if home.where == moves.flow.source}

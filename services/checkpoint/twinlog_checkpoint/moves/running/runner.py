@@ -327,7 +327,8 @@ class MoveRunner:
         self._check_again(plan, placed, options, stays=not again or departed.fenced)
         yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
         newly = finished_with(partitions, accepted=options.accept_loss)
-        over = finished(moves, newly, partitions, options, now_ms=self.clock.now_ms())
+        all_listed = not placed.unlisted
+        over = finished(moves, newly, partitions, options, all_listed=all_listed, now_ms=self.clock.now_ms())
         granted = run.kind is MoveKind.FAILBACK and moves.grants
         undoes = is_whole(over) and (moves.fenced(plan.to_alias) or granted)
         if again and not (departed.fenced or partitions or undoes or plan.write_grants):
@@ -340,8 +341,16 @@ class MoveRunner:
             return
         if again and not departed.fenced:
             await self._store(moves)
-        async for event in self._arrive(moves, plan, partitions, options, departed):
-            yield event
+        arrival = self._arrival.arrive(moves, plan, partitions, options, all_listed=all_listed)
+        async for arrived in arrival:
+            if isinstance(arrived, Arrived):
+                report = await self._report(
+                    arrived.moves, plan, arrived.partitions, options, departed, already_done=False
+                )
+                await self._note_left_behind(arrived.moves, report)
+                yield report
+            else:
+                yield arrived
 
     def _check_again(self, plan: MovePlan, placed: Placed, options: MoveOptions, *, stays: bool) -> None:
         """Brokers may have been lost since the plan: nothing is committed yet. `stays`: the run has recorded
@@ -361,24 +370,6 @@ class MoveRunner:
             return
         for step in (Step.FENCE, Step.FINAL_OFFSETS, Step.DRAIN):
             yield step_event(self.clock, step, StepState.SKIPPED, f"{plan.from_alias} does not answer")
-
-    async def _arrive(
-        self,
-        moves: Moves,
-        plan: MovePlan,
-        partitions: Sequence[MovePartition],
-        options: MoveOptions,
-        departed: Departed,
-    ) -> AsyncGenerator[MoveEvent, None]:
-        async for arrived in self._arrival.arrive(moves, plan, partitions, options):
-            if isinstance(arrived, Arrived):
-                report = await self._report(
-                    arrived.moves, plan, arrived.partitions, options, departed, already_done=False
-                )
-                await self._note_left_behind(arrived.moves, report)
-                yield report
-            else:
-                yield arrived
 
     async def _note_left_behind(self, moves: Moves, report: MoveReport) -> None:
         """Store the result, so that `status` shows the same as the run itself, also after a restart."""
