@@ -44,6 +44,8 @@ class GroupDirectory:
     """Groups that pass the filter and cannot be translated, with their type."""
     listed_at_ms: int | None = None
     """When the groups were last listed, by the wall clock; None = never."""
+    without_offsets: frozenset[str] = frozenset()
+    """Groups that had committed no offset when the cluster last told their offsets."""
     _listed_at: float | None = None
 
     async def refresh_if_due(self) -> frozenset[str]:
@@ -93,7 +95,13 @@ class GroupDirectory:
         """Return the committed offsets of the listed groups, or why they cannot be read. Raises
         KafkaError."""
         groups = await self.refresh_if_due()
-        return await self.admin.group_offsets(groups) if groups else {}
+        told = await self.admin.group_offsets(groups) if groups else {}
+        self.without_offsets = frozenset(
+            group
+            for group, held in told.items()
+            if (group in self.without_offsets if isinstance(held, KafkaError) else not held)
+        )
+        return told
 
 
 # The input of a pass: every committed offset of every group.

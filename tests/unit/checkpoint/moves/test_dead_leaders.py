@@ -238,6 +238,21 @@ async def test_a_group_of_which_nothing_is_known_stops_a_move_also_if_losses_are
     assert actions(report.plan) == {"h": MoveAction.WRITE}
 
 
+async def test_a_group_that_was_seen_without_offsets_stops_no_move_that_accepts_losses() -> None:
+    async with move_rig() as rig:
+        rig.logs.source.set_group("empty", {})
+        await _with_a_group(rig)
+        kill_coordinator(rig.logs.source, "empty", lookup="group_offsets")
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        plan = await rig.served.failover.plan(NO_WAIT)
+        accepting = await rig.served.failover.plan(ACCEPTING)
+        _, report = await run(rig.served.failover, ACCEPTING)
+    assert "no offset is known: empty" in "".join(plan.blockers)
+    assert not accepting.blockers
+    assert "no offset, when last read, of group empty: " in "".join(accepting.warnings)
+    assert actions(report.plan) == {"g": MoveAction.WRITE}
+
+
 @pytest.mark.parametrize("is_listed", [True, False])
 async def test_a_failback_keeps_the_home_of_a_group_that_nobody_tells_of(is_listed: bool) -> None:
     """And the fence of the failover stays until the group is back."""

@@ -81,7 +81,12 @@ async def blockers_of(
 def groups_told(placed: Placed, route: Route, *, accepted: bool) -> tuple[list[str], list[str]]:
     """Return what the groups have against the move, and what only needs to be known: a run moves the others
     where that is accepted."""
-    blockers, notes = silent_blockers(placed.silent), unlisted_told(placed.unlisted, route.from_alias)
+    silent = dict(placed.silent)
+    empty = sorted(silent.keys() & set(route.without_offsets)) if accepted else []
+    cause = [str(silent.pop(group)) for group in empty]
+    blockers, notes = silent_blockers(silent), unlisted_told(placed.unlisted, route.from_alias)
+    if empty:
+        notes.append(f"no offset, when last read, of {named(empty)}: {cause[0]}")
     if placed.unknown:
         blockers.append(
             f"groups that do not exist on {route.from_alias}, or that the filter excludes:"

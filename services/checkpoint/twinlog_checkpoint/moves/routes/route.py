@@ -208,6 +208,11 @@ class Route:
         moves only groups that a failover moved."""
         return self.parts.checkpointer.groups.unsupported if self._is_failover else {}
 
+    @property
+    def without_offsets(self) -> Collection[str]:
+        """Groups that had no offset to move when the cluster that they leave was last read."""
+        return self.parts.checkpointer.groups.without_offsets if self._is_failover else ()
+
     def with_routes(
         self, held: Mapping[TopicPartition, CommittedOffset]
     ) -> Mapping[TopicPartition, CommittedOffset]:
