@@ -107,10 +107,11 @@ def take(row: PartitionRow, report: PartitionReport, *, slot: int, now: float, n
     end, before = report.source_end, row.task_end
     if end is not None and end != before and end >= (row.end or 0):
         _set_end(row, end, now)
-    if report.position != row.position:
+    last = row.report
+    if last is None or last.position != report.position:
         row.waited_for = None
-    elif row.task_state is PartitionState.BACKOFF and row.report is not None and not report.reason:
-        row.waited_for = row.report.reason, row.report.message, now
+    elif last.state is PartitionState.BACKOFF and not report.reason:
+        row.waited_for = last.reason, last.message, now
     row.report, row.reported_at, row.reported_at_ms = report, now, now_ms
     row.position = report.position
     _observe_lag(row)

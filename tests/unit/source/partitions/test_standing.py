@@ -26,7 +26,7 @@ from twinlog_source.partitions.standing import (
     standing_of,
 )
 from twinlog_source.partitions.table import PartitionTable
-from twinlog_source.partitions.transitions import take
+from twinlog_source.partitions.transitions import reread, take
 from unit.source.partitions.standing_facts import FACTS
 
 P, Q = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -209,6 +209,13 @@ def test_neither_an_order_that_has_ended_nor_a_try_that_succeeded_is_blamed_for_
 ) -> None:
     row = behind(report=said(state, reason=reason), since=0.0)
     take(row, said(position=10 + moved), slot=0, now=FACTS.now - 5, now_ms=0)
+    assert words(standing_of(row, FACTS)) == (STALLED, "FETCH_UNANSWERED")
+
+
+def test_what_a_lost_task_waited_for_is_not_blamed_where_the_log_shows_that_it_went_on() -> None:
+    row = behind(report=said(BACKOFF, reason="LEADER_UNAVAILABLE"), since=0.0)
+    reread(row, 11, (), wrote_nothing=False)
+    take(row, said(position=11), slot=0, now=FACTS.now - 5, now_ms=0)
     assert words(standing_of(row, FACTS)) == (STALLED, "FETCH_UNANSWERED")
 
 
