@@ -382,7 +382,6 @@ async def _driver(
             tasks=TaskSettings(flow=flow, flows=flows),
             jobs=jobs,
             instruments=instruments,
-            clock=context.clock,
         ),
         is_elected=lambda: lease.is_elected,
         standing=lease.refusal,
@@ -391,7 +390,6 @@ async def _driver(
         ),
         refusal=lambda asked: refusal(context.clusters, asked),
         instruments=instruments,
-        clock=context.clock,
         random=random.random,
         max_slots=flow.settings.max_slots,
         epoch_seconds=flow.settings.epoch_seconds,
@@ -426,8 +424,7 @@ async def _monitor(
     reading = await context.clusters.get(flow.clients.source_consumer, timeout_seconds=ENDS_TIMEOUT_SECONDS)
     read_committed = flow.settings.read_committed
     return FlowMonitor(
-        table=state.table,
-        control=state.control,
+        book=state,
         ends=SourceEnds(
             source=admin,
             reader=await stack.enter_async_context(reading.reader(read_committed=read_committed)),
@@ -444,17 +441,8 @@ async def _monitor(
         )
         if read_committed
         else None,
-        follower=PositionsFollower(
-            flow=flow,
-            target=state.target,
-            positions=state.positions,
-            decisions=state.decisions,
-            table=state.table,
-            is_owned=lambda: driver.owned,
-            clock=context.clock,
-        ),
+        follower=PositionsFollower(book=state, decisions=state.decisions, is_owned=lambda: driver.owned),
         facts=driver.facts,
-        clock=context.clock,
         flows=state.flows,
     )
 
@@ -465,16 +453,13 @@ def _standing_proof(
     def tell(found: Mapping[TopicPartition, ProofStanding]) -> None:
         routes = driver.state.decisions.ever_routed(flow.flow)
         proofs = by_log(found, lambda topic: routes[topic].routed_from if topic in routes else topic)
-        driver.state.table.apply(Proven(proofs=proofs), context.clock.monotonic())
+        driver.state.note(Proven(proofs=proofs))
 
     async def store(facts: Collection[ProofFact], gone: Collection[TopicPartition]) -> None:
-        journal, control = driver.state.journal, driver.state.control
-        await journal.record_all(facts)
-        for fact in facts:
-            control.record(fact)
+        await driver.state.record(facts)
         for partition in gone:
-            await journal.retract("proof", partition.topic, partition.partition)
-            control.retract("proof", partition.topic, partition.partition)
+            await driver.state.journal.retract("proof", partition.topic, partition.partition)
+            driver.state.control.retract("proof", partition.topic, partition.partition)
 
     return StandingProof(
         configuration=context.configuration,

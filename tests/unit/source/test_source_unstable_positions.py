@@ -14,6 +14,7 @@ from twinlog.testing.brokers import eventually
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
+from twinlog_source.partitions.events import Event
 from twinlog_source.partitions.table import PartitionTable
 
 UNSTABLE = "POSITIONS_UNSTABLE"
@@ -33,7 +34,11 @@ class Log:
     transform_check: Any = field(
         default_factory=lambda: SimpleNamespace(run=_nothing, concerns=lambda _: False)
     )
+    clock: FakeClock = field(default_factory=FakeClock)
     moves: Any = field(default_factory=lambda: SimpleNamespace(ordered=asyncio.Event()))
+
+    def note(self, event: Event) -> None:
+        self.table.apply(event, self.clock.monotonic())
 
     async def take_over(self, *, displaced: bool) -> None:
         self.did.append("takes over")
@@ -78,7 +83,6 @@ def driver_of(log: Log) -> FlowDriver:
         is_probed=lambda _: True,
         refusal=lambda _: refusal,
         instruments=nobody,
-        clock=FakeClock(),
         random=lambda: 0.5,
         max_slots=None,
         epoch_seconds=30.0,

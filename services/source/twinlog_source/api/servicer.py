@@ -312,7 +312,7 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             topic,
             source=state.source,
             target=state.target,
-            clock=driver.clock,
+            clock=driver.state.clock,
             seconds=seconds,
             most_bytes=most_bytes,
         )

@@ -26,7 +26,6 @@ from typing import TypeVar
 import structlog
 
 from twinlog.backoff import Backoff, Jitter
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.deadline import deadline
 from twinlog.model import Flow
@@ -88,7 +87,6 @@ class FlowDriver:
     refusal: Callable[[Flow], TwinlogError | None]
     """Why the flow must not be copied: both ends are the same cluster, or a cluster id is unknown."""
     instruments: FlowInstruments
-    clock: Clock
     random: Callable[[], float]
     max_slots: int | None
     epoch_seconds: float
@@ -116,7 +114,7 @@ class FlowDriver:
         self.plans = EpochPlans(
             flow=self.flow,
             table=self.state.table,
-            clock=self.clock,
+            clock=self.state.clock,
             runner=self.jobs.runner,
             max_slots=self.max_slots,
             flows=self.state.flows,
@@ -154,14 +152,14 @@ class FlowDriver:
 
     def load(self) -> Load:
         """Of all partitions now."""
-        return self.state.table.load(list(self.state.table.rows), now=self.clock.monotonic())
+        return self.state.table.load(list(self.state.table.rows), now=self.state.clock.monotonic())
 
     def send_throttles(self) -> None:
         """Distribute the limits over the slots of the running epoch, by their present need."""
         epoch = self.current
         if epoch is None:
             return
-        shares = self.state.orders.throttles(epoch.plan, now=self.clock.monotonic())
+        shares = self.state.orders.throttles(epoch.plan, now=self.state.clock.monotonic())
         dealt = list(zip(epoch.slots, shares, strict=True))
         if not any(differ(slot.limits, limits) for slot, limits in dealt):
             return
@@ -197,8 +195,8 @@ class FlowDriver:
         reason, message = self.idle_reason()
         return flow_facts(
             self.state,
-            now=self.clock.monotonic(),
-            now_ms=self.clock.now_ms(),
+            now=self.state.clock.monotonic(),
+            now_ms=self.state.clock.now_ms(),
             is_owned=self.owned,
             idle_reason=reason,
             idle_message=message,
@@ -282,14 +280,14 @@ class FlowDriver:
             if self._was_unstable:
                 self.owned = False
             self._was_unstable = True
-        left_out = self._limiter.admit(error.reason, now=self.clock.monotonic())
+        left_out = self._limiter.admit(error.reason, now=self.state.clock.monotonic())
         if left_out is not None:
             log.warning(
                 "flow_waits", flow=str(self.flow), reason=error.reason, message=str(error), left_out=left_out
             )
 
     def _note_problem(self, problem: TwinlogError | None) -> None:
-        self.state.table.apply(FlowStopped(problem=problem), self.clock.monotonic())
+        self.state.note(FlowStopped(problem=problem))
 
     async def _shut_down(self) -> None:
         try:
@@ -324,7 +322,7 @@ class FlowDriver:
                 shares_worker=self.plans.shares_worker(chosen),
                 meanwhile=self.renew_current,
             )
-        ready = self.clock.monotonic()
+        ready = self.state.clock.monotonic()
         try:
             with span("hand-over", self.span_attributes(number)):
                 await self.state.confirm()
@@ -335,7 +333,7 @@ class FlowDriver:
             raise
         epoch.debts, self._debts = self._debts, ()
         for slot in epoch.slots:
-            slot.started, slot.heard_at = True, self.clock.monotonic()
+            slot.started, slot.heard_at = True, self.state.clock.monotonic()
             # A task that connects after the ready one was lost is started by `rejoin` once it is ready.
             if slot.state is SlotState.PREPARED:
                 slot.tell(self.host.start(epoch, slot))
@@ -348,7 +346,7 @@ class FlowDriver:
             flow=str(self.flow),
             epoch=epoch.number,
             slots=len(epoch.slots),
-            handover_seconds=round(self.clock.monotonic() - ready, 4),
+            handover_seconds=round(self.state.clock.monotonic() - ready, 4),
         )
         with span("epoch", self.span_attributes(number)):
             await self._stay(epoch, stop)
@@ -411,13 +409,13 @@ class FlowDriver:
         """Stay while the plan fits and the tasks are healthy."""
         poll_seconds = REPLANS.seconds(self.state.flows)
         demand_seconds = DEMANDS.seconds(self.state.flows)
-        began = looked_at = self.clock.monotonic()
+        began = looked_at = self.state.clock.monotonic()
         span = EpochSpan(
             began=began,
             soonest_seconds=self.epoch_seconds,
             longest_seconds=spread_seconds(self.longest_epoch_seconds, self.state.flows, self.random()),
         )
-        while not span.is_over(now := self.clock.monotonic(), lambda: self.plans.holds(epoch)):
+        while not span.is_over(now := self.state.clock.monotonic(), lambda: self.plans.holds(epoch)):
             if stop.is_set():
                 return
             if now >= looked_at + demand_seconds:

@@ -10,22 +10,17 @@ from dataclasses import dataclass, field
 import structlog
 
 from twinlog.backoff import Pace
-from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
-from twinlog.kafka.ports import TopicAdmin
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import copyable_partitions
 from twinlog.service.waiting import finish_or_cancel, wait_or_stop
 from twinlog.telemetry.logging import RepeatLimiter
-from twinlog_source.config import SourceFlow
-from twinlog_source.log.control import ControlState
-from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.events import Followed, MovementChecked, TopicsChosen
 from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import STANDS, FlowFacts, PartitionStanding, standing_of
-from twinlog_source.partitions.table import PartitionTable
+from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.open_transactions import LOOKS, OpenTransactions
 from twinlog_source.topics.source_ends import SourceEnds
 
@@ -39,19 +34,15 @@ PATIENCE_SECONDS = 4.0
 
 @dataclass(slots=True, kw_only=True)
 class PositionsFollower:
-    flow: SourceFlow
-    target: TopicAdmin
-    positions: PositionsLog
+    book: FlowBook
     decisions: Decisions
-    table: PartitionTable
     is_owned: Callable[[], bool]
     """Whether this process owns the flow."""
-    clock: Clock
     _due_at: float | None = field(default=None)
 
     @property
     def is_due(self) -> bool:
-        now = self.clock.monotonic()
+        now = self.book.clock.monotonic()
         if self.is_owned():
             self._due_at = None
         elif self._due_at is None:
@@ -61,24 +52,23 @@ class PositionsFollower:
     async def follow(self) -> None:
         """Update topics and positions to what the owner has committed. Raises KafkaError, and WireFormatError
         as `PositionsLog.refresh`."""
-        self._due_at = self.clock.monotonic() + FOLLOW_SECONDS
-        topic = self.positions.topic
-        if not self.positions.partition_count:
-            found = (await self.target.describe_topics([topic]))[topic]
+        self._due_at = self.book.clock.monotonic() + FOLLOW_SECONDS
+        topic = self.book.positions.topic
+        if not self.book.positions.partition_count:
+            found = (await self.book.target.describe_topics([topic]))[topic]
             if isinstance(found, Exception):
                 raise found
-            self.positions.note_topic(found)
-        read_at = self.clock.monotonic()
-        await self.positions.peek()
+            self.book.positions.note_topic(found)
+        read_at = self.book.clock.monotonic()
+        await self.book.positions.peek()
         if self.is_owned():
             return  # This process now owns the flow and knows newer positions.
-        stored, topics = self.positions.known(), self.decisions.topics(self.flow.flow)
+        stored, topics = self.book.positions.known(), self.decisions.topics(self.book.flow.flow)
         targets = {
             partition: topics[partition.topic].target_topic for partition in copyable_partitions(topics)
         }
-        now = self.clock.monotonic()
-        self.table.apply(TopicsChosen(targets=targets), now)
-        self.table.apply(Followed(positions=stored, read_at=read_at), now)
+        self.book.note(TopicsChosen(targets=targets))
+        self.book.note(Followed(positions=stored, read_at=read_at))
 
 
 TICKS = Pace(shortest_seconds=1.0, longest_seconds=3.0, per_second=40)
@@ -92,14 +82,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class FlowMonitor:
-    table: PartitionTable
-    control: ControlState
+    book: FlowBook
     ends: SourceEnds
     follower: PositionsFollower
     transactions: OpenTransactions | None = None
     """None: the flow copies what no transaction has committed as well."""
     facts: Callable[[], FlowFacts]
-    clock: Clock
     flows: int = 1
     """The number of flows in the process."""
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
@@ -125,8 +113,12 @@ class FlowMonitor:
 
     def note_progress(self) -> None:
         """Record which partitions have made progress."""
-        paused = frozenset(filter(self.control.is_paused, self.table.rows)) if self.control.pauses else ()
-        self.table.apply(MovementChecked(paused=paused), self.clock.monotonic())
+        paused = (
+            frozenset(filter(self.book.control.is_paused, self.book.table.rows))
+            if self.book.control.pauses
+            else ()
+        )
+        self.book.note(MovementChecked(paused=paused))
 
     def tell_standing(self) -> None:
         """Log which partitions this process copies and are STALLED or FAULTED, and were for the same reason
@@ -135,7 +127,7 @@ class FlowMonitor:
         facts = self.facts()
         found: dict[str, list[tuple[PartitionRow, PartitionStanding]]] = {}
         self._stood, self._stands = self._stands, {}
-        for row in self.table.rows.values() if facts.is_owned else ():
+        for row in self.book.table.rows.values() if facts.is_owned else ():
             is_slow = row.stall.since(facts.stalled_seconds, now=facts.now) is not None
             if is_slow or row.task_state == PartitionState.FAULTED:
                 standing = standing_of(row, facts)
@@ -148,7 +140,7 @@ class FlowMonitor:
             row, standing = stand[0]
             log.warning(
                 "partitions_stand",
-                flow=str(self.follower.flow.flow),
+                flow=str(self.book.flow.flow),
                 state=standing.state,
                 reason=reason,
                 partitions=len(stand),
@@ -185,4 +177,4 @@ class FlowMonitor:
         except (TwinlogError, TimeoutError) as error:
             # Positions that cannot be read are unknown, and the lag shows it. A record of a later release is
             # shown as the flow's problem by the process that tries to take the flow over.
-            log.debug("positions_not_followed", flow=str(self.follower.flow.flow), error=str(error))
+            log.debug("positions_not_followed", flow=str(self.book.flow.flow), error=str(error))

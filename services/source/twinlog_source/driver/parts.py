@@ -5,11 +5,9 @@ from typing import TYPE_CHECKING
 
 from twinlog.policy.transformed import TopicTransforms
 from twinlog_source.driver.driver_moves import DriverMoves
-from twinlog_source.log.journal import Ledger, TopicIdentities
 from twinlog_source.partitions.assignments import TaskOrders
 from twinlog_source.topics.common_search import CommonLogs
 from twinlog_source.topics.copy_modes import CopyModes
-from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.new_copies import CopyChanges, NewCopies
 from twinlog_source.topics.source_ends import SourceLogs
 from twinlog_source.topics.start_positions import PositionFinder
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
-    book: FlowBook
     orders: TaskOrders
     wanted: WantedTopics
     finder: PositionFinder
@@ -34,35 +31,24 @@ class FlowParts:
 
 
 def assemble_parts(state: "FlowState") -> FlowParts:
-    flow, journal, positions, origins = state.flow, state.journal, state.positions, state.origins
+    flow, origins = state.flow, state.origins
     transforms = TopicTransforms(flow.transforms, flow.flow.source) if flow.transforms else None
-    book = FlowBook(
-        flow=flow,
-        source=state.source,
-        target=state.target,
-        table=state.table,
-        positions=positions,
-        journal=journal,
-        ledger=Ledger(flow=flow.flow, journal=journal, positions=positions, on_gap=state.on_gap),
-        marks=TopicIdentities(flow=flow.flow, control=positions.control, journal=journal),
-        clock=state.clock,
-    )
-    changes = CopyChanges(rule=flow.offsets, book=book)
+    changes = CopyChanges(rule=flow.offsets, book=state)
     wanted = WantedTopics(
         flow=flow.flow,
         decisions=state.decisions,
         source=state.source,
-        positions=positions,
+        positions=state.positions,
         table=state.table,
         target_topics=TargetTopics(target=state.target, table=state.table),
         clock=state.clock,
         flows=state.flows,
     )
     modes = CopyModes(
-        book=book,
+        book=state,
         producers=state.ownership.producers,
         new_copies=NewCopies(
-            book=book,
+            book=state,
             starts=state.starts,
             probe=state.probe,
             common_logs=CommonLogs(
@@ -81,10 +67,9 @@ def assemble_parts(state: "FlowState") -> FlowParts:
         transform_of=transforms.digest if transforms else lambda _: "",
     )
     return FlowParts(
-        book=book,
         orders=TaskOrders(
             table=state.table,
-            control=positions.control,
+            control=state.control,
             rule=flow.offsets,
             exactly_once=flow.settings.exactly_once,
             keeps_names=origins.keeps_names,
@@ -92,10 +77,10 @@ def assemble_parts(state: "FlowState") -> FlowParts:
             weight=flow.weight,
         ),
         wanted=wanted,
-        finder=PositionFinder(book=book, starts=state.starts, reset=flow.settings.auto_offset_reset),
-        source_logs=SourceLogs(book=book),
-        target_logs=TargetLogs(book=book, starts=state.starts),
+        finder=PositionFinder(book=state, starts=state.starts, reset=flow.settings.auto_offset_reset),
+        source_logs=SourceLogs(book=state),
+        target_logs=TargetLogs(book=state, starts=state.starts),
         changes=changes,
         modes=modes,
-        moves=DriverMoves(book=book, changes=changes, modes=modes, confirm=state.confirm),
+        moves=DriverMoves(book=state, changes=changes, modes=modes, confirm=state.confirm),
     )

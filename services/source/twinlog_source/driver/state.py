@@ -4,31 +4,25 @@ All of it is on the target's log. This copy in memory is used on the driver's ev
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.kafka.deadline import deadline
-from twinlog.kafka.ports import KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, copyable_partitions
 from twinlog.service.feeds.routes import routes_of
-from twinlog_source.config import SourceFlow
 from twinlog_source.driver.calibration import TransformCheck
 from twinlog_source.driver.driver_moves import DriverMoves
 from twinlog_source.driver.epoch import Slot
 from twinlog_source.driver.epoch_rules import Recheck
 from twinlog_source.driver.ownership import Ownership
 from twinlog_source.driver.parts import FlowParts, assemble_parts
-from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import ControlRecord
 from twinlog_source.log.facts import PauseFact, ThrottleFact
-from twinlog_source.log.gaps import Gap
-from twinlog_source.log.journal import Journal, Ledger
-from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.assignments import TaskOrders, limits_differ
 from twinlog_source.partitions.events import (
     EpochEnded,
@@ -37,8 +31,8 @@ from twinlog_source.partitions.events import (
 )
 from twinlog_source.partitions.orders import TaskAssignment
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.topics.flow_book import FlowBook
 from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.routes import RouteBook
 from twinlog_source.topics.start_positions import StartPositions
@@ -54,27 +48,18 @@ AFTER_SIGNING_SECONDS = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
-class FlowState:
-    flow: SourceFlow
+class FlowState(FlowBook):
     ownership: Ownership
     decisions: Decisions
-    source: KafkaCluster
-    target: KafkaCluster
-    positions: PositionsLog
     starts: StartPositions
-    journal: Journal
     probe: TargetProbe
     origins: Origins
-    clock: Clock
-    on_gap: Callable[[Gap], None]
     topics_changed: asyncio.Event
     """Set when configsync's topics change."""
     flows: int = 1
     """The number of flows in the process; with many flows, repeated requests are made less often."""
-    table: PartitionTable = field(default_factory=PartitionTable)
     topics: dict[str, ReplicatedTopic] = field(default_factory=dict)
     """The topics that may be copied now, by source topic."""
-    ledger: Ledger = field(init=False)
     orders: TaskOrders = field(init=False)
     target_logs: TargetLogs = field(init=False)
     transform_check: TransformCheck = field(init=False)
@@ -84,19 +69,14 @@ class FlowState:
     _look_at_targets_at: float = 0.0
 
     def __post_init__(self) -> None:
+        FlowBook.__post_init__(self)
         self._recheck = Recheck(flows=self.flows)
         self.transform_check = TransformCheck(flow=self.flow, decided=self.topics_changed)
         self.routes = RouteBook(
             flow=self.flow, decisions=self.decisions, table=routes_of(self.flow.flow, self.target)
         )
         self._parts = assemble_parts(self)
-        self.ledger, self.orders = self._parts.book.ledger, self._parts.orders
-        self.target_logs = self._parts.target_logs
-
-    @property
-    def control(self) -> ControlState:
-        """The facts in force: the owner, operators' commands, the kind of each copy."""
-        return self.positions.control
+        self.orders, self.target_logs = self._parts.orders, self._parts.target_logs
 
     def row(self, partition: TopicPartition) -> PartitionRow | None:
         """What is known of a partition; None if the flow does not copy it."""
@@ -237,12 +217,12 @@ class FlowState:
             leader_epochs=self.control.leader_epochs,
             wrote_nothing=self.positions.nothing_written,
         )
-        self._parts.book.note(reread)
+        self.note(reread)
         self._parts.changes.take_from_log(partitions)
 
     def settled(self, partitions: Collection[TopicPartition]) -> None:
         """Their last task ended in order, so its report is on the log."""
-        self._parts.book.note(EpochEnded(partitions=partitions))
+        self.note(EpochEnded(partitions=partitions))
         self._parts.changes.take_ended()
 
     # ------------------------------------------------------------------------------------------ topics
@@ -256,13 +236,13 @@ class FlowState:
         self.topics = await self._parts.wanted.now()
         partitions = copyable_partitions(self.topics)
         targets = {partition: self.topics[partition.topic].target_topic for partition in partitions}
-        self._parts.book.note(TopicsChosen(targets=targets, owned=owned))
+        self.note(TopicsChosen(targets=targets, owned=owned))
         recreated = self._parts.source_logs.was_recreated(self.topics)
         if owned and (recreated or self.target_logs.was_recreated(self.topics)):
             return True
         if recreated:
             await self._restart_recreated()
-        await self._parts.book.marks.record_new(self.topics)
+        await self.marks.record_new(self.topics)
         await self._parts.finder.find(self.topics)
         self._parts.changes.take_ended()
         self._parts.modes.look_again(self.target_logs.recreated(self.topics))

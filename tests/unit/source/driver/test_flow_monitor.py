@@ -21,8 +21,7 @@ from unit.source.partitions.standing_facts import FACTS
 
 def monitor_of_standby(rig: FlowRig, state: FlowState) -> FlowMonitor:
     return FlowMonitor(
-        table=state.table,
-        control=state.control,
+        book=state,
         ends=SourceEnds(
             source=rig.source,
             reader=rig.source.reader(),
@@ -30,17 +29,8 @@ def monitor_of_standby(rig: FlowRig, state: FlowState) -> FlowMonitor:
             read_committed=True,
             clock=rig.clock,
         ),
-        follower=PositionsFollower(
-            flow=state.flow,
-            target=rig.target,
-            positions=state.positions,
-            decisions=state.decisions,
-            table=state.table,
-            is_owned=lambda: False,
-            clock=rig.clock,
-        ),
+        follower=PositionsFollower(book=state, decisions=state.decisions, is_owned=lambda: False),
         facts=lambda: replace(FACTS, now=rig.clock.monotonic(), heard_at=lambda _: rig.clock.monotonic()),
-        clock=rig.clock,
     )
 
 

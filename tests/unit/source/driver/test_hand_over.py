@@ -87,7 +87,6 @@ async def driven(
         is_probed=lambda _: True,
         refusal=lambda _: None,
         instruments=instruments,
-        clock=rig.clock,
         random=lambda: 0.5,
         max_slots=1,
         epoch_seconds=EPOCH_SECONDS,

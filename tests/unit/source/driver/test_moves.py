@@ -60,7 +60,6 @@ async def moves_of(rig: FlowRig, *more: str) -> tuple[PositionMoves, Task]:
         is_probed=nothing,
         refusal=nothing,
         instruments=nothing,
-        clock=rig.clock,
         random=nothing,
         max_slots=None,
         epoch_seconds=30.0,

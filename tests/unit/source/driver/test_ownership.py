@@ -236,7 +236,6 @@ async def test_a_task_with_new_ids_goes_on_only_while_its_epoch_lives_and_the_fl
         tasks=TaskSettings(flow=first.flow),
         jobs=EpochJobs(flow=first.flow.flow, runner=unasked, instruments=unasked, clock=rig.clock),
         instruments=unasked,
-        clock=rig.clock,
     )
     living, over = (Epoch(flow=first.flow.flow, number=number, plan=((P,),)) for number in (2, 1))
     over.end("EPOCH_OVER")

@@ -31,7 +31,6 @@ def host_of(state: FlowState, rig: FlowRig) -> TaskHost:
         tasks=TaskSettings(flow=state.flow),
         jobs=EpochJobs(flow=state.flow.flow, runner=unasked, instruments=unasked, clock=rig.clock),
         instruments=unasked,
-        clock=rig.clock,
     )
 
 

@@ -1,6 +1,7 @@
 """The driver of one preserved copy in the model, and what is on the log about it."""
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 from twinlog.batches import NewRecord
@@ -11,7 +12,6 @@ from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.control import ControlState
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import CopyFact
-from twinlog_source.log.journal import TopicIdentities
 from twinlog_source.partitions.events import CopyChanged, LogReread, Reported
 from twinlog_source.partitions.orders import PartitionReport, PreservedTerms, TaskAssignment, TaskReport
 from twinlog_source.partitions.rows import PartitionRow
@@ -55,19 +55,19 @@ class Driver:
         nothing: Any = None
         self.table = PartitionTable(rows={P: PartitionRow(partition=P, target_topic="t")})
         # In memory of its own: the log is read only when the driver reads it.
-        control = ControlState(copies=dict(self.log.control.copies))
+        positions: Any = PositionsLog(control=ControlState(copies=dict(self.log.control.copies)))
+        flow: Any = SimpleNamespace(flow=Flow("A", "B"))
         self.changes = CopyChanges(
             rule=OffsetsRule(OffsetsSettings(mode=self.mode)),
             book=FlowBook(
-                flow=nothing,
+                flow=flow,
                 source=nothing,
                 target=nothing,
-                table=self.table,
-                positions=nothing,
+                positions=positions,
                 journal=nothing,
-                ledger=nothing,
-                marks=TopicIdentities(flow=Flow("A", "B"), control=control, journal=nothing),
                 clock=FakeClock(),
+                on_gap=nothing,
+                table=self.table,
             ),
         )
         demanded = self.mode is OffsetsMode.PRESERVED and not self.log.copy.preserved

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from twinlog.clock import Clock
 from twinlog.errors import StateError
 from twinlog.model import TopicPartition
 from twinlog_source.driver.epoch import Epoch, Slot
@@ -31,13 +30,12 @@ class TaskHost:
     tasks: TaskSettings
     jobs: EpochJobs
     instruments: FlowInstruments
-    clock: Clock
 
     def epoch_of(self, number: int) -> Epoch | None:
         return self.jobs.epoch_of(number)
 
     def prepare(self, epoch: Epoch, slot: Slot) -> TaskSetup:
-        slot.heard_at = self.clock.monotonic()
+        slot.heard_at = self.state.clock.monotonic()
         names = {partition.topic for partition in slot.partitions}
         topics = {name: self.state.topics[name] for name in names if name in self.state.topics}
         setup = self.tasks.prepare(
@@ -65,7 +63,7 @@ class TaskHost:
             # This reads the log to the end that it has now: whatever the ids had in flight is decided there.
             await self.state.confirm()
         finally:
-            slot.heard_at = self.clock.monotonic()
+            slot.heard_at = self.state.clock.monotonic()
         self._require_right(epoch)
         known = self.state.positions.known()
         return {partition: known[partition] for partition in slot.partitions if partition in known}
@@ -75,7 +73,7 @@ class TaskHost:
         try:
             await self.state.ownership.producers.store({producer_id: transactional_id})
         finally:
-            slot.heard_at = self.clock.monotonic()
+            slot.heard_at = self.state.clock.monotonic()
 
     async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
         found = await self.state.origins.judge(asked, self.state.topics)
@@ -83,7 +81,7 @@ class TaskHost:
         copied_back = {partition for (partition, _), (begin, end) in found.items() if begin < end}
         for partition in copied_back - state.control.foreign.keys():
             # Who is copied back may write, which was not known while these were counted.
-            state.table.apply(ForeignKnown(partition=partition, records=0, writes=()), self.clock.monotonic())
+            state.note(ForeignKnown(partition=partition, records=0, writes=()))
         await state.origins.remember(judged, state.journal, state.confirm)
         return found
 
@@ -103,8 +101,8 @@ class TaskHost:
     def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None:
         if epoch.closed:
             return
-        slot.heard_at = now = self.clock.monotonic()
-        reported = Reported(slot=slot.index, report=report, now_ms=self.clock.now_ms())
+        slot.heard_at = now = self.state.clock.monotonic()
+        reported = Reported(slot=slot.index, report=report, now_ms=self.state.clock.now_ms())
         effects = self.state.table.apply(reported, now)
         self.instruments.copied([each for each in effects if isinstance(each, Copied)])
         self.instruments.task_counted(slot.counted, report.counters)
@@ -138,7 +136,7 @@ class TaskHost:
 
     def start(self, epoch: Epoch, slot: Slot) -> Start:
         """The start positions and the limits of the slot's task."""
-        slot.heard_at = now = self.clock.monotonic()
+        slot.heard_at = now = self.state.clock.monotonic()
         assignments = []
         for partition in slot.partitions:
             row = self.state.row(partition)
