@@ -175,7 +175,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             parts.checkpointer.run, otherwise=partial(parts.checkpointer.stand_by, why=lease.refusal)
         )
         loops[f"fences {entry.flow}"] = lease.guard(partial(watch_fences, parts=parts, around=around))
-        syncer = assemble_group_syncer(parts, around)
+        syncer = assemble_group_syncer(parts)
         loops[f"group offsets {entry.flow}"] = lease.guard(syncer.run)
         follower = RulesFollower(
             configuration=context.configuration,
@@ -208,7 +208,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             configuration=found,
             decisions=decisions,
             checkpointer=parts.checkpointer,
-            syncer=assemble_group_syncer(parts, around),
+            syncer=assemble_group_syncer(parts),
             is_owner=lambda: False,
         )
         parts.checkpointer.learn_rules = follower.learn

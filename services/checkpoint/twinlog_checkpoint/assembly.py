@@ -15,17 +15,17 @@ from twinlog.policy.internal_topics import sync_history_topic
 from twinlog.write_blocks import OtherFence, holder_name, other_fences
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
+from twinlog_checkpoint.flow.deletes import GroupDeleter
 from twinlog_checkpoint.flow.parts import (
     FlowParts,
     ServedElsewhere,
 )
+from twinlog_checkpoint.flow.syncer import GroupSyncer
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from twinlog_checkpoint.groups.deletes import GroupDeleter, GroupDeleteRules
 from twinlog_checkpoint.groups.directory import GroupDirectory, TopicChoice
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.groups.progress import ProgressTable
-from twinlog_checkpoint.groups.syncer import GroupSyncer
 from twinlog_checkpoint.journal import MoveJournal, moves_table, source_table
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.routes.route import Route
@@ -115,48 +115,13 @@ def _away(flow: Flow, around: SharedDependencies) -> TwinlogError | None:
     return None
 
 
-def assemble_group_syncer(parts: FlowParts, around: SharedDependencies) -> GroupSyncer:
-    checkpointer = parts.checkpointer
+def assemble_group_syncer(parts: FlowParts) -> GroupSyncer:
+    factor = parts.entry.settings.topic_replication_factor
+    record = source_table(parts.flow, parts.target, replication_factor=factor)
     syncer = GroupSyncer(
-        flow=parts.flow,
-        interval_seconds=parts.entry.settings.sync_group_offsets_interval_seconds,
-        enabled=parts.entry.settings.sync_group_offsets_enabled,
-        target=parts.target,
-        history=checkpointer.history,
-        is_void=parts.is_void,
-        look=parts.present.look_again,
-        origin_of=parts.origin_of,
-        table=checkpointer.table,
-        clock=around.clock,
-        wanted_groups=lambda: checkpointer.groups.groups,
-        passes=lambda: checkpointer.passes,
-        close=lambda: checkpointer.close,
-        on_failure=checkpointer.instruments.failed,
-        deletes_enabled=lambda: checkpointer.entry.settings.sync_group_deletes_enabled,
+        parts=parts,
+        deleter=GroupDeleter(parts=parts, journal=_journal(parts), record=record),
         journal=_journal(parts),
-        moving=parts.moving.locked,
-        moves_begun=lambda: parts.moving.begun,
-        deleter=GroupDeleter(
-            flow=parts.flow,
-            source=parts.source,
-            target=parts.target,
-            history=checkpointer.history,
-            is_void=parts.is_void,
-            journal=_journal(parts),
-            group_filter=lambda: checkpointer.entry.groups,
-            origin_of=parts.origin_of,
-            record=source_table(
-                parts.flow,
-                parts.target,
-                replication_factor=parts.entry.settings.topic_replication_factor,
-            ),
-            rules=lambda: GroupDeleteRules(
-                grace_seconds=checkpointer.entry.settings.sync_group_deletes_grace_seconds,
-                max_per_hour=checkpointer.entry.settings.sync_group_deletes_max_per_hour,
-            ),
-            clock=around.clock,
-            on_held=checkpointer.table.on_deletions_held,
-        ),
     )
     # What the move has put in force, or ended, is told at once.
     parts.moving.on_end = syncer.look_again

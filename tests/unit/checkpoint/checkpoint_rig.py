@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from opentelemetry.metrics import NoOpMeter
 
@@ -222,9 +223,8 @@ class CheckpointFlowRig:
         )
 
     async def sync_groups(self, parts: FlowParts, *, deletes_enabled: bool = False) -> None:
-        syncer = assemble_group_syncer(parts, self.around())
-        syncer.deletes_enabled = lambda: deletes_enabled
-        await syncer.sync()
+        set_settings(parts, sync_group_deletes_enabled=deletes_enabled)
+        await assemble_group_syncer(parts).sync()
 
     def served(self, parts: FlowParts) -> ServedFlow:
         """The flow with what moves its groups."""
@@ -312,3 +312,9 @@ async def one_turn() -> None:
     turn = loop.create_future()
     loop.call_soon(turn.set_result, None)
     await turn
+
+
+def set_settings(parts: FlowParts, **changed: Any) -> None:
+    """As changed rules do it."""
+    entry = parts.entry
+    parts.checkpointer.entry = replace(entry, settings=replace(entry.settings, **changed))

@@ -10,8 +10,8 @@ from twinlog.model import Flow
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.rules import AppliedRules, rules_remedy
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow
+from twinlog_checkpoint.flow.syncer import GroupSyncer
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
-from twinlog_checkpoint.groups.syncer import GroupSyncer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +82,4 @@ class RulesFollower:
     def follow(self, entry: CheckpointFlow) -> None:
         """Apply the rules that may change while the flow runs."""
         self.checkpointer.follow(entry)
-        self.syncer.follow(
-            enabled=entry.settings.sync_group_offsets_enabled and not entry.is_stopped,
-            interval_seconds=entry.settings.sync_group_offsets_interval_seconds,
-        )
+        self.syncer.look_again()

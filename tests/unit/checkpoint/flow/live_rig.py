@@ -108,7 +108,7 @@ async def live_rig(
             configuration=configuration,
             decisions=decisions,
             checkpointer=parts.checkpointer,
-            syncer=assemble_group_syncer(parts, fakes.around()),
+            syncer=assemble_group_syncer(parts),
         )
         if reads_stored_rules:
             parts.checkpointer.learn_rules = follower.learn

@@ -127,7 +127,7 @@ async def test_no_failback_runs_before_the_stored_rules_of_the_reverse_flow_are_
             configuration=two_way,
             decisions=rig.follower.decisions,
             checkpointer=reverse.checkpointer,
-            syncer=assemble_group_syncer(reverse, rig.fakes.around()),
+            syncer=assemble_group_syncer(reverse),
         )
         reverse.checkpointer.learn_rules = follower.learn
         flows = {A_TO_B: rig.parts, B_TO_A: replace(reverse, rules=follower)}

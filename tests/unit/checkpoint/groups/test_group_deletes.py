@@ -16,9 +16,9 @@ from twinlog_checkpoint.api import messages
 from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.syncer import GroupSyncer
+from twinlog_checkpoint.flow.syncer import GroupSyncer
 from twinlog_checkpoint.journal import SourceRecord, decode, encode
-from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, turns
+from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, set_settings, turns
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 GRACE_SECONDS = 60
@@ -37,8 +37,8 @@ class Rig:
 
     def restart(self) -> None:
         """What a new process knows of deletions: what is on the clusters."""
-        self.syncer = assemble_group_syncer(self.parts, self.fakes.around())
-        self.syncer.deletes_enabled = lambda: self.deletes_enabled
+        set_settings(self.parts, sync_group_deletes_enabled=self.deletes_enabled)
+        self.syncer = assemble_group_syncer(self.parts)
 
     @asynccontextmanager
     async def next_process(self) -> AsyncIterator["Rig"]:
@@ -327,7 +327,7 @@ async def test_nothing_is_said_to_be_held_once_offsets_are_not_committed_any_mor
         rig.forget_on_source("g", "other")
         await rig.sync()
         assert flow_progress(rig.parts).deletions_held[0] == "SOURCE_LOST"
-        rig.syncer.follow(enabled=False, interval_seconds=1)
+        set_settings(rig.parts, sync_group_offsets_enabled=False)
         await rig.sync()
         assert flow_progress(rig.parts).deletions_held == ("", "")
 

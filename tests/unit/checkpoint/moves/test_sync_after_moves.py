@@ -16,7 +16,7 @@ from twinlog_checkpoint.api.group_explainer import Rule, explain_group
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.run_record import MoveEvent, StepEvent, StepState
-from unit.checkpoint.checkpoint_rig import turns
+from unit.checkpoint.checkpoint_rig import set_settings, turns
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, move_rig, offset_of, run
 
@@ -183,8 +183,8 @@ async def test_a_group_that_a_later_failback_has_moved_is_synced_again(groups: t
 async def test_a_move_that_ends_is_told_before_the_next_interval() -> None:
     async with move_rig() as rig:
         await translated(rig, g=100)
-        syncer, stop = assemble_group_syncer(rig.parts, rig.fakes.around()), asyncio.Event()
-        syncer.interval_seconds = 600
+        set_settings(rig.parts, sync_group_offsets_interval_seconds=600)
+        syncer, stop = assemble_group_syncer(rig.parts), asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(syncer.run(stop), name="group offsets")
             await run(rig.served.failover)
@@ -329,9 +329,8 @@ async def test_operators_are_told_why_a_moved_group_is_not_synced() -> None:
         assert (moved.rule, moved.passed) == (Rule.GROUP_SYNC, False)
         assert "a failover moved groups to B" in moved.message
         assert (await explain_group(rig.parts, "other", ())).findings[-1].passed
-        syncer = assemble_group_syncer(rig.parts, rig.fakes.around())
-        syncer.enabled = False
-        await syncer.sync()
+        set_settings(rig.parts, sync_group_offsets_enabled=False)
+        await assemble_group_syncer(rig.parts).sync()
         assert flow_progress(rig.parts).offsets_held == ("", "")
 
 
@@ -413,6 +412,6 @@ async def test_a_process_that_owns_the_flow_again_writes_no_record_again_that_an
         await rig.logs.target.delete_topics([journal.topic])
         stop = asyncio.Event()
         stop.set()
-        await assemble_group_syncer(rig.parts, rig.fakes.around()).run(stop)
+        await assemble_group_syncer(rig.parts).run(stop)
         assert not (await journal.load()).homes
         assert journal.topic not in rig.logs.target.topics

@@ -5,26 +5,24 @@ committed, and the operator may since have put the group back on the target.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from random import random
 
 import structlog
 
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError, WireFormatError
-from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
+from twinlog.kafka.ports import CommittedOffset, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import Flow, TopicPartition
-from twinlog.offsets import CheckpointHistory
+from twinlog.model import TopicPartition
 from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.flow.deletes import GroupDeleter
+from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.checkpointer import wait_seconds
-from twinlog_checkpoint.groups.deletes import GroupDeleter
 from twinlog_checkpoint.groups.progress import (
     WRITABLE_STATES,
-    ProgressTable,
     SyncHold,
     plan_group_sync,
     sync_hold,
@@ -46,36 +44,9 @@ class GroupSyncer:
     """The group offsets of one flow. It reads the groups on the target right before it writes, so decisions
     use fresh data."""
 
-    flow: Flow
-    interval_seconds: float
-    enabled: bool
-    """sync.group.offsets.enabled; may change while the loop runs."""
-    target: KafkaCluster
-    history: CheckpointHistory
-    is_void: Callable[[Checkpoint], bool]
-    """Whether the offset syncs contradict a checkpoint, or it is of topics that are gone."""
-    look: Callable[[], Awaitable[None]]
-    """Learn which topics are. Raises KafkaError."""
-    origin_of: Callable[[TopicPartition], TopicPartition | None]
-    """The partition of the source that a partition of the target is a copy of."""
-    table: ProgressTable
-    clock: Clock
-    wanted_groups: Callable[[], frozenset[str]]
-    """Groups that exist on the source and pass the filter."""
-    passes: Callable[[], int]
-    """The number of passes that the checkpointer has done; nothing is committed before the first."""
-    deletes_enabled: Callable[[], bool]
-    """twinlog.sync.group.deletes.enabled; has an effect only if offsets are committed."""
+    parts: FlowParts
     deleter: GroupDeleter
     journal: MoveJournal
-    moving: Callable[[], bool]
-    """Whether a move of the flow runs in this process."""
-    close: Callable[[], bool]
-    """Whether groups are followed every few seconds."""
-    moves_begun: Callable[[], int]
-    """The number of moves that have begun in this process."""
-    on_failure: Callable[[str], None] = lambda _reason: None
-    """Called with the reason for each group whose offsets could not be committed."""
     _next_at: float = 0.0
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
     _limiter: RepeatLimiter = field(default_factory=RepeatLimiter)
@@ -87,30 +58,33 @@ class GroupSyncer:
             table.distrust()
         try:
             await retrying_loop(
-                f"group offsets {self.flow}",
+                f"group offsets {self.parts.flow}",
                 self._tick,
                 stop=stop,
                 interval_seconds=self._due_in_seconds,
                 backoff=Backoff(initial_seconds=0.5, max_seconds=30.0, random=random),
-                clock=self.clock,
+                clock=self.parts.checkpointer.clock,
                 woken=self._woken,
             )
         finally:
             self._say_nothing_is_held()
 
+    @property
+    def _is_enabled(self) -> bool:
+        entry = self.parts.entry
+        return entry.settings.sync_group_offsets_enabled and not entry.is_stopped
+
     def _say_nothing_is_held(self) -> None:
         """This process does not commit or delete, so nothing that it knew is in force."""
-        self.table.on_hold(SyncHold())
-        self.deleter.on_held("", "")
+        self.parts.checkpointer.table.on_hold(SyncHold())
+        self.parts.checkpointer.table.on_deletions_held("", "")
 
     def _due_in_seconds(self) -> float:
-        return FIRST_PASS_SECONDS if self.passes() == 0 else self._next_at - self.clock.monotonic()
-
-    def follow(self, *, enabled: bool, interval_seconds: float) -> None:
-        """Apply changed rules at once."""
-        self.enabled = enabled
-        self.interval_seconds = interval_seconds
-        self.look_again()
+        return (
+            FIRST_PASS_SECONDS
+            if self.parts.checkpointer.passes == 0
+            else self._next_at - self.parts.checkpointer.clock.monotonic()
+        )
 
     def look_again(self) -> None:
         """At once, not when the interval is over."""
@@ -118,15 +92,17 @@ class GroupSyncer:
         self._woken.set()
 
     async def _tick(self) -> None:
-        now = self.clock.monotonic()
-        if now < self._next_at or self.passes() == 0:
+        now = self.parts.checkpointer.clock.monotonic()
+        if now < self._next_at or self.parts.checkpointer.passes == 0:
             return
         await self.sync()
         if self._woken.is_set():
             return  # It has seen rules or a move as they were.
-        ended = self.clock.monotonic()
+        ended = self.parts.checkpointer.clock.monotonic()
         self._next_at = ended + wait_seconds(
-            self.interval_seconds, close=self.close(), took_seconds=ended - now
+            self.parts.entry.settings.sync_group_offsets_interval_seconds,
+            close=self.parts.checkpointer.close,
+            took_seconds=ended - now,
         )
 
     async def sync(self) -> None:
@@ -136,20 +112,22 @@ class GroupSyncer:
         Raises KafkaError when a cluster does not answer at all, or WireFormatError or KafkaError when the
         record of moves cannot be read; then nothing is committed.
         """
-        present = self.wanted_groups()
-        translated = self.history.groups() & present
+        present = self.parts.checkpointer.groups.groups
+        translated = self.parts.checkpointer.history.groups() & present
         idle = await self._idle(translated)
-        if not self.enabled:
+        if not self._is_enabled:
             self._say_nothing_is_held()
             return
-        begun = self.moves_begun()
+        begun = self.parts.moving.begun
         hold, placed = await self._read_hold(translated)
         idle = {group: state for group, state in idle.items() if not hold.covers(group)}
-        current = await self.target.group_offsets(idle) if idle else {}
+        current = await self.parts.target.group_offsets(idle) if idle else {}
         ranges = await log_bounds(
-            self.target, {tp for group in idle for tp in self.history.latest(group)}, OffsetSpec.LATEST
+            self.parts.target,
+            {tp for group in idle for tp in self.parts.checkpointer.history.latest(group)},
+            OffsetSpec.LATEST,
         )
-        await self.look()
+        await self.parts.present.look_again()
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
         async for group, state in in_turns(sorted(idle.items()), most=TURN_GROUPS):
             held = current[group]
@@ -159,32 +137,32 @@ class GroupSyncer:
             writes = plan_group_sync(
                 desired={
                     partition: checkpoint
-                    for partition, checkpoint in self.history.latest(group).items()
-                    if not self.is_void(checkpoint)
+                    for partition, checkpoint in self.parts.checkpointer.history.latest(group).items()
+                    if not self.parts.is_void(checkpoint)
                     and not self._was_put_back(checkpoint, placed.get(group, {}))
                 },
                 state_on_target=state,
                 current=held,
                 ranges=ranges,
-                wrote=self.history.wrote_before,
+                wrote=self.parts.checkpointer.history.wrote_before,
             )
             if writes:
                 plans.append((group, writes))
 
         async def write(planned: tuple[str, Mapping[TopicPartition, CommittedOffset]]) -> None:
             # A move that began meanwhile may have committed other offsets than these: the next look decides.
-            if self.moves_begun() == begun:
+            if self.parts.moving.begun == begun:
                 await self._write(*planned)
 
         await each_at_once(plans, write, most=GROUPS_AT_ONCE, name="commit group offsets")
-        if self.deletes_enabled():
+        if self.parts.entry.settings.sync_group_deletes_enabled:
             await self.deleter.follow(present)
         else:
-            self.deleter.on_held("", "")
+            self.parts.checkpointer.table.on_deletions_held("", "")
 
     def _was_put_back(self, checkpoint: Checkpoint, placed: Mapping[TopicPartition, int]) -> bool:
         """Whether the group still stands on the source where a failback left it (`placed`)."""
-        origin = self.origin_of(checkpoint.partition)
+        origin = self.parts.origin_of(checkpoint.partition)
         return origin is not None and placed.get(origin) == checkpoint.upstream_offset
 
     async def _read_hold(
@@ -193,58 +171,60 @@ class GroupSyncer:
         """Read which of the groups a move has put in charge of their offsets on the target, and tell the
         table; and where a failback left groups on the source. Raises KafkaError, WireFormatError."""
         # A move that ends while the record is read may have committed more than the record says.
-        running = self.moving()
+        running = self.parts.moving.locked()
         try:
             moves = await self.journal.load()
         except (KafkaError, WireFormatError) as error:
             why = f"the record of failovers cannot be read: {error}"
-            self.table.on_hold(SyncHold(groups=None, reason=error.reason, why=why), groups)
+            self.parts.checkpointer.table.on_hold(SyncHold(groups=None, reason=error.reason, why=why), groups)
             raise
-        hold = sync_hold(moves, running=running or self.moving())
-        self.table.on_hold(hold, {group for group in groups if hold.covers(group)})
+        hold = sync_hold(moves, running=running or self.parts.moving.locked())
+        self.parts.checkpointer.table.on_hold(hold, {group for group in groups if hold.covers(group)})
         # A failback took these places from the target, so they are no progress on the source: the group's own
         # place on the target may lie before records that only the target has.
-        return hold, {group: home.left_at for group, home in moves.moved_to(self.flow.source).items()}
+        return hold, {group: home.left_at for group, home in moves.moved_to(self.parts.flow.source).items()}
 
     async def _idle(self, groups: Collection[str]) -> dict[str, str]:
         """Return the groups without members on the target, with their states. The table is told about the
         others."""
-        described = await self.target.describe_groups(groups) if groups else {}
+        described = await self.parts.target.describe_groups(groups) if groups else {}
         idle: dict[str, str] = {}
         for group, description in described.items():
             if isinstance(description, KafkaError):
-                if self.enabled:
+                if self._is_enabled:
                     self._warn(group, description)
             elif description.state in WRITABLE_STATES:
                 idle[group] = description.state
-                self.table.on_idle(group)
+                self.parts.checkpointer.table.on_idle(group)
             else:
-                self.table.on_active(group)
+                self.parts.checkpointer.table.on_active(group)
         return idle
 
     async def _write(self, group: str, writes: Mapping[TopicPartition, CommittedOffset]) -> None:
-        results = await self.target.alter_group_offsets(group, writes)
+        results = await self.parts.target.alter_group_offsets(group, writes)
         refused = [error for error in results.values() if error is not None]
         if any(error.reason == KafkaReason.GROUP_ACTIVE for error in refused):
-            self.table.on_active(group)
+            self.parts.checkpointer.table.on_active(group)
         elif refused:
             self._warn(group, refused[0])
         written = {tp: writes[tp].next_offset for tp, error in results.items() if error is None}
         for partition, offset in written.items():
-            checkpoint = self.history.latest(group).get(partition)
+            checkpoint = self.parts.checkpointer.history.latest(group).get(partition)
             if checkpoint is not None:  # Otherwise the group left the source meanwhile and was removed.
-                self.history.on_written(checkpoint, offset)
+                self.parts.checkpointer.history.on_written(checkpoint, offset)
         if written:
-            self.table.on_committed(group, written)
-            _log.debug("group_offsets_committed", flow=str(self.flow), group=group, partitions=len(written))
+            self.parts.checkpointer.table.on_committed(group, written)
+            _log.debug(
+                "group_offsets_committed", flow=str(self.parts.flow), group=group, partitions=len(written)
+            )
 
     def _warn(self, group: str, error: KafkaError) -> None:
-        self.on_failure(error.reason)
-        left_out = self._limiter.admit((group, error.reason), now=self.clock.monotonic())
+        self.parts.checkpointer.instruments.failed(error.reason)
+        left_out = self._limiter.admit((group, error.reason), now=self.parts.checkpointer.clock.monotonic())
         if left_out is not None:
             _log.warning(
                 "group_offsets_not_committed",
-                flow=str(self.flow),
+                flow=str(self.parts.flow),
                 group=group,
                 reason=error.reason,
                 message=str(error),

@@ -13,14 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError
-from twinlog.filters import NameFilter
 from twinlog.kafka.ports import CommittedOffset, KafkaCluster, OffsetSpec
-from twinlog.model import Flow, TopicPartition
-from twinlog.offsets import CheckpointHistory
+from twinlog.model import TopicPartition
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.wire import Checkpoint
+from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.journal import MOST_GONE, MoveJournal, SourceRecord, SourceTable
 from twinlog_checkpoint.translation.log_sides import log_bounds
 from twinlog_checkpoint.translation.translation import LogBounds
@@ -30,13 +28,6 @@ from twinlog_checkpoint.translation.translation import LogBounds
 
 SOURCE_LOST, SOURCE_REPLACED, FAILED_OVER = "SOURCE_LOST", "SOURCE_REPLACED", "FAILED_OVER"
 HOUR_SECONDS = 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupDeleteRules:
-    grace_seconds: float
-    """How long a group has to be gone before it may be deleted."""
-    max_per_hour: int
 
 
 def source_now(
@@ -70,18 +61,18 @@ class DeletePace:
         before = {**(since or {}), **self._gone_since}
         self._gone_since = {group: before.get(group, now) for group in gone}
 
-    def due(self, groups: Collection[str], rules: GroupDeleteRules, *, now: float) -> list[str]:
+    def due(self, groups: Collection[str], grace_seconds: float, *, now: float) -> list[str]:
         """The groups whose grace period is over; those that are gone longest come first."""
         return sorted(
-            (group for group in groups if now - self._gone_since.get(group, now) >= rules.grace_seconds),
+            (group for group in groups if now - self._gone_since.get(group, now) >= grace_seconds),
             key=lambda group: (self._gone_since.get(group, now), group),
         )
 
-    def budget(self, rules: GroupDeleteRules, *, now: float) -> int:
+    def budget(self, max_per_hour: int, *, now: float) -> int:
         """How many groups may be deleted now."""
         while self._deleted_at and now - self._deleted_at[0] >= HOUR_SECONDS:
             self._deleted_at.popleft()
-        return max(0, rules.max_per_hour - len(self._deleted_at))
+        return max(0, max_per_hour - len(self._deleted_at))
 
     def on_deleted(self, count: int, *, now: float) -> None:
         self._deleted_at.extend([now] * count)
@@ -132,21 +123,9 @@ def may_go(
 class GroupDeleter:
     """Deletes the groups of one flow."""
 
-    flow: Flow
-    source: KafkaCluster
-    target: KafkaCluster
-    history: CheckpointHistory
-    is_void: Callable[[Checkpoint], bool]
-    """Whether the offset syncs contradict a checkpoint; then the group's offset may be its own."""
+    parts: FlowParts
     journal: MoveJournal
-    group_filter: Callable[[], NameFilter]
-    origin_of: Callable[[TopicPartition], TopicPartition | None]
     record: SourceTable
-    rules: Callable[[], GroupDeleteRules]
-    clock: Clock
-    on_held: Callable[[str, str], None]
-    """Called with reason and message while groups that are gone from the source are kept; with empty texts
-    otherwise."""
     pace: DeletePace = field(default_factory=DeletePace)
     _limiter: RepeatLimiter = field(default_factory=lambda: RepeatLimiter(interval_seconds=3600.0))
     _settled: set[str] = field(default_factory=set)
@@ -156,60 +135,66 @@ class GroupDeleter:
         """Delete the groups that may be deleted. `present` are the groups on the source. Raises KafkaError,
         WireFormatError."""
         known = await self._known_source()
-        now = self.clock.monotonic()
-        wanted = {group for group in self.history.groups() if self.group_filter().takes(group)}
+        now = self.parts.checkpointer.clock.monotonic()
+        wanted = {
+            group
+            for group in self.parts.checkpointer.history.groups()
+            if self.parts.entry.groups.takes(group)
+        }
         gone = wanted - set(present)
         self._settled &= gone
         gone -= self._settled
-        on_source = await self._states(self.source, gone)
-        on_target = await self._states(self.target, gone)
+        on_source = await self._states(self.parts.source, gone)
+        on_target = await self._states(self.parts.target, gone)
         self._settled |= {group for group in gone if on_source.get(group) == on_target.get(group) == "DEAD"}
         gone -= self._settled
-        now_ms = self.clock.now_ms()
+        now_ms = self.parts.checkpointer.clock.now_ms()
         since = {group: now - max(0, now_ms - at) / 1000 for group, at in known.gone_ms.items()}
         self.pace.see(gone, now=now, since=since)
         seen = source_now(
             known,
-            cluster_id=await self.source.cluster_id() if gone or known.held else "",
+            cluster_id=await self.parts.source.cluster_id() if gone or known.held else "",
             missing=gone,
             present=wanted & set(present),
         )
         gone_ms = {group: known.gone_ms.get(group, now_ms) for group in sorted(gone)}
         seen = replace(seen, gone_ms=dict(sorted(gone_ms.items(), key=lambda each: each[1])[:MOST_GONE]))
         if seen != known:
-            await self.record.put({self.flow: seen})
+            await self.record.put({self.parts.flow: seen})
         if seen.held:
             self._tell_held(seen.held, gone)
             return []
         idle = {group for group in gone if on_source.get(group) == "DEAD" and on_target.get(group) == "EMPTY"}
-        due = set(self.pace.due(idle, self.rules(), now=now))
+        settings = self.parts.entry.settings
+        grace_seconds = settings.sync_group_deletes_grace_seconds
+        due = set(self.pace.due(idle, grace_seconds, now=now))
         if due and await self._failed_over():
             self._tell_held(FAILED_OVER, due)
             return []
-        self.on_held("", "")
+        self.parts.checkpointer.table.on_deletions_held("", "")
         due &= await self._with_topics(due)
         deletable = await self._without_own_offsets(due, on_source, on_target)
-        budget = self.pace.budget(self.rules(), now=now)
-        deleted = await self._delete(self.pace.due(deletable, self.rules(), now=now)[:budget])
+        budget = self.pace.budget(settings.sync_group_deletes_max_per_hour, now=now)
+        deleted = await self._delete(self.pace.due(deletable, grace_seconds, now=now)[:budget])
         self.pace.on_deleted(len(deleted), now=now)
         return deleted
 
     async def _known_source(self) -> SourceRecord:
         """Return the recorded source. The first call records the present one."""
-        found = (await self.record.load()).get(self.flow)
+        found = (await self.record.load()).get(self.parts.flow)
         if found is None:
-            found = SourceRecord(cluster_id=await self.source.cluster_id())
-            await self.record.put({self.flow: found})
+            found = SourceRecord(cluster_id=await self.parts.source.cluster_id())
+            await self.record.put({self.parts.flow: found})
         await self.record.write_again()
         return found
 
     async def _without_own_offsets(
         self, groups: set[str], on_source: Mapping[str, str], on_target: Mapping[str, str]
     ) -> list[str]:
-        current = await self.target.group_offsets(groups) if groups else {}
+        current = await self.parts.target.group_offsets(groups) if groups else {}
         ranges = await log_bounds(
-            self.target,
-            {partition for group in groups for partition in self.history.latest(group)},
+            self.parts.target,
+            {partition for group in groups for partition in self.parts.checkpointer.history.latest(group)},
             OffsetSpec.LATEST,
         )
         deletable = []
@@ -220,25 +205,29 @@ class GroupDeleter:
                 state_on_target=on_target[group],
                 checkpoints={
                     partition: checkpoint
-                    for partition, checkpoint in self.history.latest(group).items()
-                    if not self.is_void(checkpoint)
+                    for partition, checkpoint in self.parts.checkpointer.history.latest(group).items()
+                    if not self.parts.is_void(checkpoint)
                 },
                 current=held,
                 ranges=ranges,
-                wrote=self.history.wrote_before,
+                wrote=self.parts.checkpointer.history.wrote_before,
             ):
                 deletable.append(group)
         return deletable
 
     def _tell_held(self, reason: str, groups: Collection[str]) -> None:
-        message = _WHY[reason].format(source=self.flow.source, target=self.flow.target, flow=self.flow)
+        message = _WHY[reason].format(
+            source=self.parts.flow.source, target=self.parts.flow.target, flow=self.parts.flow
+        )
         counted = "1 group" if len(groups) == 1 else f"{len(groups)} groups"
-        self.on_held(reason, f"{counted} gone from {self.flow.source}: {message}")
-        left_out = self._limiter.admit(reason, now=self.clock.monotonic())
+        self.parts.checkpointer.table.on_deletions_held(
+            reason, f"{counted} gone from {self.parts.flow.source}: {message}"
+        )
+        left_out = self._limiter.admit(reason, now=self.parts.checkpointer.clock.monotonic())
         if left_out is not None:
             _log.warning(
                 "group_deletions_held",
-                flow=str(self.flow),
+                flow=str(self.parts.flow),
                 reason=reason,
                 message=message,
                 groups=sorted(groups)[:_NAMED],
@@ -247,16 +236,16 @@ class GroupDeleter:
             )
 
     async def _delete(self, groups: list[str]) -> list[str]:
-        results = await self.target.delete_groups(groups) if groups else {}
+        results = await self.parts.target.delete_groups(groups) if groups else {}
         deleted = []
         for group, error in sorted(results.items()):
             if error is None:
                 deleted.append(group)
-                _log.info("group_deleted", flow=str(self.flow), group=group)
+                _log.info("group_deleted", flow=str(self.parts.flow), group=group)
             else:
                 _log.warning(
                     "group_not_deleted",
-                    flow=str(self.flow),
+                    flow=str(self.parts.flow),
                     group=group,
                     reason=error.reason,
                     message=str(error),
@@ -274,13 +263,13 @@ class GroupDeleter:
         deletion."""
         if not groups:
             return set()
-        topics = set(await self.source.list_topics())
+        topics = set(await self.parts.source.list_topics())
         return {
             group
             for group in groups
             if any(
                 origin is not None and origin.topic in topics
-                for origin in map(self.origin_of, self.history.latest(group))
+                for origin in map(self.parts.origin_of, self.parts.checkpointer.history.latest(group))
             )
         }
 
