@@ -90,24 +90,16 @@ async def _loops_of(
             admin, writer = on_target if beat.purpose is Purpose.MM2 else on_source
             loops[beat.name] = BeatEmitter(
                 beat=beat,
+                entry=now,
+                state=state,
                 admin=admin,
                 writer=writer,
-                topic=now.policy.heartbeats_topic(),
-                topic_replication_factor=now.topic_replication_factor,
-                interval_seconds=now.interval_seconds,
                 clock=context.clock,
-                on_emitted=state.on_emitted,
-                on_error=state.on_emit_error,
                 refusal=context.clusters.refusal,
             ).run
         if not loops:
             keeper = TopicKeeper(
-                flow=now.flow,
-                admin=on_target[0],
-                topic=now.policy.heartbeats_topic(),
-                replication_factor=now.topic_replication_factor,
-                clock=context.clock,
-                refusal=context.clusters.refusal,
+                entry=now, admin=on_target[0], clock=context.clock, refusal=context.clusters.refusal
             )
             loops[keeper.name] = keeper.run
         return loops

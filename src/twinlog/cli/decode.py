@@ -17,7 +17,7 @@ from twinlog.errors import ConfigError, NotFoundError, TwinlogError, WireFormatE
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.kafka.whole_logs import records_to
+from twinlog.kafka.whole_logs import known_offsets, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.printable import printable
 from twinlog.service.waiting import wait_or_stop
@@ -146,8 +146,8 @@ async def read_topic(
             raise NotFoundError(f"there is no topic {topic} on this cluster", metadata={"topic": topic})
         raise description
     partitions = [TopicPartition(topic, number) for number in range(description.partition_count)]
-    ends = await _offsets(cluster, OffsetSpec.LAST_STABLE, partitions)
-    positions = await _offsets(cluster, OffsetSpec.EARLIEST, partitions) if from_beginning else ends
+    ends = await known_offsets(cluster, OffsetSpec.LAST_STABLE, partitions)
+    positions = await known_offsets(cluster, OffsetSpec.EARLIEST, partitions) if from_beginning else ends
     async with cluster.reader(read_committed=True) as reader:
         for partition in partitions:
             async for record in records_to(reader, partition, positions[partition], ends[partition]):
@@ -159,17 +159,6 @@ async def read_topic(
                         _follow(reader, partition, ends[partition], on_record),
                         name=f"follow {partition}",
                     )
-
-
-async def _offsets(
-    cluster: KafkaCluster, spec: OffsetSpec, partitions: list[TopicPartition]
-) -> dict[TopicPartition, int]:
-    offsets: dict[TopicPartition, int] = {}
-    for partition, offset in (await cluster.list_offsets(spec, partitions)).items():
-        if isinstance(offset, TwinlogError):
-            raise offset
-        offsets[partition] = offset
-    return offsets
 
 
 async def _follow(reader: ManagedReader, partition: TopicPartition, offset: int, on_record: OnRecord) -> None:

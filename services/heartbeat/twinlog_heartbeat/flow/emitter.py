@@ -79,16 +79,15 @@ LOOK_INTERVAL_SECONDS = 300.0
 class TopicKeeper:
     """For flows without an emitter; emitters create the topic to which they write."""
 
-    flow: Flow
+    entry: HeartbeatFlow
     admin: TopicAdmin
-    topic: str
-    replication_factor: int
     clock: Clock
     refusal: Callable[[Flow], TwinlogError | None]
 
     @property
     def name(self) -> str:
-        return f"keep {self.topic} on {self.flow.target} for {self.flow}"
+        flow, policy = self.entry.flow, self.entry.policy
+        return f"keep {policy.heartbeats_topic()} on {flow.target} for {flow}"
 
     async def run(self, stop: asyncio.Event) -> None:
         await retrying_loop(
@@ -101,10 +100,10 @@ class TopicKeeper:
         )
 
     async def _step(self) -> None:
-        refused = self.refusal(self.flow)
+        refused = self.refusal(self.entry.flow)
         if refused is not None:
             raise refused
-        await ensure_compacted_topic(self.admin, self.topic, replication_factor=self.replication_factor)
+        await _ensure_topic(self.admin, self.entry)
 
 
 # The heartbeats of one flow under the rules in force: changed rules restart its loops.
@@ -161,18 +160,15 @@ def seconds_to_next(now_ms: int, interval_seconds: float) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class BeatEmitter:
-    """The loop of one heartbeat. Runs until stop. Failures are passed to `on_error` and retried."""
+    """The loop of one heartbeat. Runs until stop. Failures are passed to the state and retried."""
 
     beat: Beat
+    entry: HeartbeatFlow
+    state: HeartbeatState
     admin: TopicAdmin
     writer: LogWriter
     """Shared with other flows; its client has producer settings, the admin client has its own."""
-    topic: str
-    topic_replication_factor: int
-    interval_seconds: float
     clock: Clock
-    on_emitted: Callable[[Beat], None]
-    on_error: Callable[[Beat, TwinlogError], None]
     refusal: Callable[[Flow], TwinlogError | None]
     """Returns why the flow must not run (both ends are the same cluster); None when nothing is known against
     it."""
@@ -183,10 +179,10 @@ class BeatEmitter:
             self.beat.name,
             self._step,
             stop=stop,
-            interval_seconds=lambda: seconds_to_next(self.clock.now_ms(), self.interval_seconds),
+            interval_seconds=lambda: seconds_to_next(self.clock.now_ms(), self.entry.interval_seconds),
             backoff=Backoff(initial_seconds=0.5, max_seconds=10.0, random=random),
             clock=self.clock,
-            on_error=lambda error: self.on_error(self.beat, error),
+            on_error=lambda error: self.state.on_emit_error(self.beat, error),
         )
 
     async def _step(self) -> None:
@@ -196,18 +192,24 @@ class BeatEmitter:
             raise refused
         try:
             if not self._topic_is_there:
-                await ensure_compacted_topic(
-                    self.admin, self.topic, replication_factor=self.topic_replication_factor
-                )
+                await _ensure_topic(self.admin, self.entry)
                 self._topic_is_there = True
             now_ms = self.clock.now_ms()
             key, value = encode_heartbeat(
                 Heartbeat(source=self.beat.flow.source, target=self.beat.flow.target, timestamp_ms=now_ms)
             )
             await self.writer.append(
-                TopicPartition(self.topic, HEARTBEATS_PARTITION), key=key, value=value, timestamp_ms=now_ms
+                TopicPartition(self.entry.policy.heartbeats_topic(), HEARTBEATS_PARTITION),
+                key=key,
+                value=value,
+                timestamp_ms=now_ms,
             )
         except TwinlogError:
             self._topic_is_there = False
             raise
-        self.on_emitted(self.beat)
+        self.state.on_emitted(self.beat)
+
+
+async def _ensure_topic(admin: TopicAdmin, entry: HeartbeatFlow) -> None:
+    topic, factor = entry.policy.heartbeats_topic(), entry.topic_replication_factor
+    await ensure_compacted_topic(admin, topic, replication_factor=factor)

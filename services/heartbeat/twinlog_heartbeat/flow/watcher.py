@@ -13,6 +13,7 @@ from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TwinlogError, WireFormatError
 from twinlog.kafka.ports import KafkaCluster, LogReader, OffsetSpec, TopicAdmin
 from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.whole_logs import log_bounds
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy, heartbeat_topics
 from twinlog.service.runtime import Backoff, retrying_loop
@@ -208,11 +209,5 @@ class HeartbeatWatcher:
 
     async def _start(self, partition: TopicPartition) -> tuple[int, int]:
         """Where to start reading, and the present end."""
-        bounds: list[int] = []
-        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-            answer = (await self.cluster.list_offsets(spec, [partition]))[partition]
-            if isinstance(answer, TwinlogError):
-                raise answer
-            bounds.append(answer)
-        earliest, end = bounds
+        earliest, end = await log_bounds(self.cluster, partition, OffsetSpec.LATEST)
         return max(earliest, end - LOOK_BACK_RECORDS), end

@@ -48,7 +48,6 @@ class Copier:
     resting: RestingCopies
     preserved: PreservedCopies | None = None
     """None if the flow has no preserved copies."""
-    """None if Spark changes no records of the flow."""
     losses: LossJudge = field(init=False)
 
     def __post_init__(self) -> None:
