@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeGuard
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.batches import LaneReason
 from twinlog.batches.bodies import OpenRecord, decode_record
@@ -55,7 +57,15 @@ def flow_status(
         reason, message = _most_frequent_trouble(driver, told)
     backlog = backlog_of(told, facts)
     left_out = sum((row.left_out for row, _ in told), Counter[str]())
-    status = pb.FlowStatus(
+    seen = [row for row, _ in told if row.end is not None]
+    held = [
+        f"{row.partition}: {standing.message}"
+        for row, standing in told
+        if standing.reason == PartitionReason.OPEN_TRANSACTION
+    ]
+    proofs = [table.proofs.get(row.partition) for row, _ in told]
+    oldest_ms = min((0 if proof is None else proof.proven_at_ms for proof in proofs), default=0)
+    return pb.FlowStatus(
         flow=flow_message(driver.flow),
         epoch=0 if driver.current is None else driver.current.number,
         slots=0 if driver.current is None else len(driver.current.slots),
@@ -84,33 +94,21 @@ def flow_status(
         delay=duration(facts.delay_seconds or None),
         foreign_partitions=[partition_message(row.partition) for row in _most_foreign(told)],
         offsets_lost_by_reason=Counter(copy.reason for row, _ in told if _lost_offsets(copy := row.copy)),
+        partitions_behind_transactions=len(held),
+        open_transaction=held[0] if held else "",
+        oldest_record_at=_at(facts, backlog.began_at),
+        source_ends_as_of=_at(facts, min((row.end_at for row in seen), default=None)),
+        source_watched_since=_at(facts, max((row.watched_since for row in seen), default=None)),
+        source_grew_at=_at(facts, backlog.source_grew_at),
+        last_copied_at=timestamp(table.last_copied_at_ms or None),
+        last_copied_record_time=timestamp(table.last_copied_record_ms or None),
+        partitions_by_proof=Counter(str(proof.verdict) for proof in proofs if proof is not None),
+        proven_at=timestamp(oldest_ms or None),
     )
-    held = [(row, standing) for row, standing in told if standing.reason == PartitionReason.OPEN_TRANSACTION]
-    if held:
-        row, standing = held[0]
-        status.partitions_behind_transactions = len(held)
-        status.open_transaction = f"{row.partition}: {standing.message}"
-    if backlog.began_at is not None:
-        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(backlog.began_at)))
-    seen = [row.end_at for row, _ in told if row.end is not None]
-    if seen:
-        status.source_ends_as_of.CopyFrom(timestamp(facts.wall_ms(min(seen))))
-        watched = max(row.watched_since for row, _ in told if row.end is not None)
-        status.source_watched_since.CopyFrom(timestamp(facts.wall_ms(watched)))
-    if backlog.source_grew_at is not None:
-        status.source_grew_at.CopyFrom(timestamp(facts.wall_ms(backlog.source_grew_at)))
-    if table.last_copied_at_ms:
-        status.last_copied_at.CopyFrom(timestamp(table.last_copied_at_ms))
-    if table.last_copied_record_ms:
-        status.last_copied_record_time.CopyFrom(timestamp(table.last_copied_record_ms))
-    proofs = [table.proofs.get(row.partition) for row, _ in told]
-    for proof in proofs:
-        if proof is not None:
-            status.partitions_by_proof[str(proof.verdict)] += 1
-    oldest_ms = min((0 if proof is None else proof.proven_at_ms for proof in proofs), default=0)
-    if oldest_ms:
-        status.proven_at.CopyFrom(timestamp(oldest_ms))
-    return status
+
+
+def _at(facts: FlowFacts, monotonic: float | None) -> Timestamp | None:
+    return timestamp(None if monotonic is None else facts.wall_ms(monotonic))
 
 
 def _tell_of_copy(status: pb.PartitionStatus, driver: FlowDriver, row: PartitionRow, copy: CopyFact) -> None:
@@ -125,6 +123,7 @@ def _tell_of_copy(status: pb.PartitionStatus, driver: FlowDriver, row: Partition
 def partition_status(
     driver: FlowDriver, row: PartitionRow, standing: PartitionStanding, facts: FlowFacts
 ) -> pb.PartitionStatus:
+    proof, began = driver.state.table.proofs.get(row.partition), row.lag_time.began(facts.now)
     status = pb.PartitionStatus(
         flow=flow_message(driver.flow),
         source=partition_message(row.partition),
@@ -144,6 +143,18 @@ def partition_status(
         left_out_records={why: count for why, count in row.left_out.items() if why != LaneReason.ECHO},
         reason=standing.reason,
         message=_words(driver, row, standing),
+        retry_at=timestamp(retry_ms(row, facts)),
+        as_of=timestamp(row.reported_at_ms or None),
+        source_end_as_of=_at(facts, None if row.end is None else row.end_at),
+        oldest_record_at=_at(facts, None if standing.lag_seconds is None else began),
+        proof=None if proof is None else _proof(proof),
+        target_topic_id="" if row.copy is None else row.copy.target_topic_id,
+        stalled_since=_at(facts, standing.stalled_since),
+        foreign_write=None if row.foreign_write is None else foreign_write_message(row.foreign_write),
+        foreign_records=0 if row.foreign_write is None else row.foreign_records,
+        foreign_writes=map(foreign_write_message, row.foreign_writes),
+        foreign_acknowledged_by=row.foreign_acknowledged_by,
+        foreign_acknowledged_at=timestamp(row.foreign_acknowledged_at_ms or None),
     )
     copy = row.copy or driver.state.control.copies.get(row.partition)
     if copy is not None:
@@ -152,36 +163,7 @@ def partition_status(
         status.lane = pb.Lane.Value(f"LANE_{row.report.lane or 'UNSPECIFIED'}")
         if row.report.replication_latency_ns is not None:
             status.replication_latency.FromNanoseconds(row.report.replication_latency_ns)
-    retry_at_ms = retry_ms(row, facts)
-    if retry_at_ms is not None:
-        status.retry_at.CopyFrom(timestamp(retry_at_ms))
-    if row.reported_at_ms:
-        status.as_of.CopyFrom(timestamp(row.reported_at_ms))
-    if row.end is not None:
-        status.source_end_as_of.CopyFrom(timestamp(facts.wall_ms(row.end_at)))
-    began = row.lag_time.began(facts.now)
-    if standing.lag_seconds is not None and began is not None:
-        status.oldest_record_at.CopyFrom(timestamp(facts.wall_ms(began)))
-    proof = driver.state.table.proofs.get(row.partition)
-    if proof is not None:
-        status.proof.CopyFrom(_proof(proof))
-    if row.copy is not None:
-        status.target_topic_id = row.copy.target_topic_id
-    _tell_of_others(status, row)
-    if standing.stalled_since is not None:
-        status.stalled_since.CopyFrom(timestamp(facts.wall_ms(standing.stalled_since)))
     return status
-
-
-def _tell_of_others(status: pb.PartitionStatus, row: PartitionRow) -> None:
-    """What they wrote into the copy."""
-    if row.foreign_write is not None:
-        status.foreign_write.CopyFrom(foreign_write_message(row.foreign_write))
-        status.foreign_records = row.foreign_records
-    status.foreign_writes.extend(map(foreign_write_message, row.foreign_writes))
-    if row.foreign_acknowledged_by:
-        status.foreign_acknowledged_by = row.foreign_acknowledged_by
-        status.foreign_acknowledged_at.CopyFrom(timestamp(row.foreign_acknowledged_at_ms))
 
 
 def copied_back_message(flow: Flow, copied: CopiedBack) -> pb.PartitionStatus:
