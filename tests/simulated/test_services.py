@@ -58,6 +58,26 @@ def test_preflight_finds_records_without_a_key_in_a_compacted_topic(
     live(look())
 
 
+def test_preflight_asks_for_topics_that_the_file_names_and_the_source_does_not_show(tmp_path: Path) -> None:
+    async def look() -> None:
+        async with World(tmp_path, FILE.replace("orders.*", "orders, payments, later")) as world:
+            for topic in ("orders", "payments"):
+                world.on["A"].cluster.create_topic(topic)
+            rights = world.on["A"].cluster.authorizer = managed()
+            for operation in (Operation.DESCRIBE, Operation.READ):
+                denied = Acl(
+                    Resource.TOPIC, "payments", Pattern.LITERAL, EVERYBODY, "*", operation, Permission.DENY
+                )
+                rights.add([denied])
+            configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
+            (flow,) = (await gather_facts(configuration, timeout_seconds=10)).flows
+            assert [topic.name for topic in flow.topics] == ["orders"]
+            told = {name: each.reason for name, each in flow.unseen.items()}
+            assert told == {"payments": "TOPIC_UNAUTHORIZED", "later": "TOPIC_UNKNOWN"}
+
+    live(look())
+
+
 class Managed(Authorizer):
     """As a provider's: notes what it was asked for in vain."""
 

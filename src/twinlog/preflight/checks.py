@@ -13,6 +13,7 @@ from twinlog.errors import ConfigError, KafkaError, TwinlogError
 from twinlog.filters import PatternList
 from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import ConfigEntry, ConfigSource
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import ClusterAlias
 from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.internal_topics import source_offsets_topic
@@ -190,6 +191,14 @@ def check_ends(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) ->
         )
     else:
         yield fine(about, "two clusters", "the ends are different clusters")
+    absent = [name for name, told in flow.unseen.items() if told.reason == KafkaReason.TOPIC_UNKNOWN]
+    if absent:
+        yield fine(
+            about,
+            "topics",
+            f"{flow.selector.topic_filter.include.key} names {_named(absent)}, which {source.alias} does not"
+            " have: copied once it has",
+        )
     if flow.topics:
         named = _named([topic.name for topic in flow.topics])
         yield fine(

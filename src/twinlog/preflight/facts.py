@@ -153,6 +153,8 @@ class CheckedFlow:
     """With the rules in force that were changed live."""
     selector: TopicSelector
     topics: Sequence[TopicFacts] = ()
+    unseen: Mapping[str, KafkaError] = field(default_factory=dict)
+    """Topics that the rules name literally and the source does not show, with its answer about each."""
     internal: Sequence[InternalTopic] = ()
     source_operations: Operations = frozenset()
     """Operations on the source cluster itself."""

@@ -25,6 +25,7 @@ from twinlog.policy.internal_topics import (
     source_offsets_topic,
     transactional_id_prefix,
 )
+from twinlog.policy.replication import is_topic_name
 from twinlog.preflight.facts import (
     CheckedFlow,
     ClusterFacts,
@@ -195,6 +196,11 @@ async def _flow(
             config, selector = in_force.config, topic_selector(in_force.config)
             facts = replace(facts, config=config, selector=selector, rules=in_force.told)
         selected = sorted(name for name in ends[0].topics if facts.selector.selects(name))
+        named = [
+            name
+            for name in dict.fromkeys(facts.selector.topic_filter.include.patterns)
+            if is_topic_name(name) and name not in ends[0].topics and facts.selector.selects(name)
+        ]
         look = _FlowLook(
             config=config,
             selector=facts.selector,
@@ -209,6 +215,7 @@ async def _flow(
         # Each of these waits for brokers that do not answer: all at the same time.
         async with asyncio.TaskGroup() as asked:
             topics = asked.create_task(look.topics(selected), name="topics")
+            unseen = asked.create_task(look.source_rights.topic_operations(named), name="named topics")
             internal = asked.create_task(look.internal(), name="internal topics")
             ids = asked.create_task(of_ids, name="topics of other flows")
             on_target = asked.create_task(_operations(look.target_rights), name="rights on the target")
@@ -219,6 +226,7 @@ async def _flow(
         return replace(
             facts,
             topics=topics.result(),
+            unseen={name: told for name, told in unseen.result().items() if isinstance(told, KafkaError)},
             internal=[*internal.result(), *ids.result()],
             source_operations=on_source,
             target_operations=on_target.result(),

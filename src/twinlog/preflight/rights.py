@@ -217,8 +217,11 @@ def missing_rights(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFac
     yield from _on_clusters(flow, clusters)
     for internal in flow.internal:
         yield from _on_internal_topic(flow, internal)
+    for name, told in flow.unseen.items():
+        if told.reason in _FORBIDDEN:
+            yield from _on_source_topic(flow, name, told)
     for topic in flow.topics:
-        yield from _on_source_topic(flow, topic)
+        yield from _on_source_topic(flow, topic.name, topic.source_operations)
         yield from _on_target_topic(flow, topic)
     yield from missing_group_rights(flow)
     if flow.transactions is False:
@@ -236,6 +239,9 @@ def _unchecked(flow: CheckedFlow) -> Iterator[Finding]:
     for internal in flow.internal:
         if _is_unknown(internal.operations):
             yield not_checked(flow, f"rights on {internal.name} of {internal.cluster}", internal.operations)
+    for name, told in flow.unseen.items():
+        if _is_unknown(told):
+            yield not_checked(flow, f"whether {name} of {flow.flow.source} exists", told)
     for topic in flow.topics:
         if _is_unknown(topic.source_operations):
             yield not_checked(flow, f"rights on {topic.name} of {flow.flow.source}", topic.source_operations)
@@ -294,18 +300,17 @@ def _is_older(cluster: ClusterFacts, release: tuple[int, ...]) -> bool:
     return tuple(int(part) for part in cluster.release.split(".")) < release
 
 
-def _on_source_topic(flow: CheckedFlow, topic: TopicFacts) -> Iterator[Right]:
+def _on_source_topic(flow: CheckedFlow, name: str, granted: Operations) -> Iterator[Right]:
     needed = {"DESCRIBE": "", "READ": "", "DESCRIBE_CONFIGS": ""}
     if not flow.config.configsync.sync_configs_enabled:
         needed["DESCRIBE_CONFIGS"] = "without it the limits of the topic are unknown"
-    granted = topic.source_operations
     if _is_unknown(granted):
         return
     if isinstance(granted, KafkaError):
         granted = frozenset()
     for operation, purpose in needed.items():
         if operation not in granted:
-            resource = f"--topic '{topic.name}'"
+            resource = f"--topic '{name}'"
             yield right_of(flow.flow.source, flow.source_principal, resource, operation, purpose)
 
 

@@ -5,12 +5,14 @@ from dataclasses import replace
 import pytest
 
 from twinlog.policy.replication import DefaultReplicationPolicy
+from twinlog.preflight.checks import judge
 from twinlog.preflight.facts import GroupRights, InternalTopic, Severity, own_topics
 from twinlog.preflight.report import needed_acl_commands, needed_rights
 from twinlog.preflight.rights import ELECTIONS, FAILING_OVER
 from twinlog.selection_configured import topic_selector
 from unit.preflight.facts_rig import (
     ABSENT,
+    AWAY,
     EVERYTHING,
     FORBIDDEN,
     NO_GROUP,
@@ -41,6 +43,26 @@ def test_missing_rights_come_with_the_command_that_grants_them(configure: Config
     )
     assert target.remedy.endswith("--operation Create --topic 'A.orders'")
     assert {source.level, target.level} == {Severity.ERROR}
+
+
+def test_a_topic_that_the_file_names_and_the_user_may_not_see_is_named_with_the_rights(
+    configure: Configure,
+) -> None:
+    facts = facts_of(
+        configure({"topics": "orders, payments, later"}),
+        unseen={"payments": FORBIDDEN, "later": ABSENT, "away": AWAY},
+        source_principal="User:mirror",
+    )
+    missing, unknown = troubles(facts)
+    assert missing.level is Severity.ERROR
+    assert missing.message == "User:mirror lacks DESCRIBE, READ, DESCRIBE_CONFIGS on --topic 'payments' of A"
+    assert missing.remedy.endswith(
+        "--operation Describe --operation Read --operation DescribeConfigs --topic 'payments'"
+    )
+    assert (unknown.level, "whether away of A exists" in unknown.message) == (Severity.WARNING, True)
+    (note,) = [each for each in judge(facts) if "names later" in each.message]
+    assert note.level is Severity.OK
+    assert note.message == "topics names later, which A does not have: copied once it has"
 
 
 def test_rights_that_a_flow_can_go_on_without_are_warnings(configure: Configure) -> None:
