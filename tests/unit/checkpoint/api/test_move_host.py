@@ -181,18 +181,17 @@ async def test_without_a_run_there_is_nothing_to_follow_or_cancel() -> None:
         assert not status.HasField("last")
 
 
-async def test_a_run_ends_with_the_service() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        rig.logs.produce(40)
-        service = CheckpointServiceRig(rig.fakes, rig.parts)
-        for runner in (service.moves.failover, service.moves.failback):
-            runner.stop = service.stop
-        hosting = Hosted(rig=rig, servicer=service.servicer)
-        async with service.hosting():
-            await hosting.start_and_hang_up()
-        with pytest.raises(StateError) as ended:
-            await hosting.attach()
+async def test_a_run_ends_with_the_service(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    rig.logs.produce(40)
+    service = CheckpointServiceRig(rig.fakes, rig.parts)
+    for runner in (service.moves.failover, service.moves.failback):
+        runner.stop = service.stop
+    hosting = Hosted(rig=rig, servicer=service.servicer)
+    async with service.hosting():
+        await hosting.start_and_hang_up()
+    with pytest.raises(StateError) as ended:
+        await hosting.attach()
     assert ended.value.reason == "STOPPING"
 
 

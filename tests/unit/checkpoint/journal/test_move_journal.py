@@ -135,15 +135,14 @@ async def test_a_fence_on_a_topic_that_is_not_the_flows_is_refused_while_it_is_i
         assert rig.logs.source.acls == set()
 
 
-async def test_a_fence_that_is_only_on_record_is_not_raised_by_a_run() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        cut = replace(RUN_OF_A, state=MoveState.RUNNING)
-        await rig.served.failover.journal.store(
-            replace(MOVES, run=cut, homes={}, fences={"A": {"unheard-of": "r"}})
-        )
-        await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        assert set(filter(is_fence, rig.logs.source.acls)) == {fence_of(ORIGIN.topic)}
+async def test_a_fence_that_is_only_on_record_is_not_raised_by_a_run(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    cut = replace(RUN_OF_A, state=MoveState.RUNNING)
+    await rig.served.failover.journal.store(
+        replace(MOVES, run=cut, homes={}, fences={"A": {"unheard-of": "r"}})
+    )
+    await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
+    assert set(filter(is_fence, rig.logs.source.acls)) == {fence_of(ORIGIN.topic)}
 
 
 @pytest.mark.parametrize("key", [(RUN,), ("TwinlogMovedGroup", "g"), ("TwinlogFence", "A", "orders")])
@@ -276,20 +275,19 @@ async def test_a_conversion_that_is_killed_is_done_again(killed_at: int) -> None
 @pytest.mark.parametrize("binding", NOT_FENCES.values(), ids=NOT_FENCES)
 @pytest.mark.parametrize("place", ["fences", "former_fences"])
 async def test_an_acl_that_is_no_fence_is_refused_and_never_created_or_deleted(
-    binding: AclBinding, place: str
+    rig: MoveRig, binding: AclBinding, place: str
 ) -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        there = {binding, fence_of("theirs")}
-        for cluster in (rig.logs.source, rig.logs.target):
-            cluster.acls |= there
-        await put_earlier(rig.logs.target, **{place: [as_fields(binding)]})
-        for work in (rig.served.failover, rig.served.failback):
-            for options in (NO_WAIT, MoveOptions(wait_seconds=0, fence=True)):
-                with pytest.raises(WireFormatError) as refused:
-                    await run(work, options)
-                assert refused.value.reason == "FENCE_NOT_OURS"
-        assert rig.logs.source.acls == rig.logs.target.acls == there
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    there = {binding, fence_of("theirs")}
+    for cluster in (rig.logs.source, rig.logs.target):
+        cluster.acls |= there
+    await put_earlier(rig.logs.target, **{place: [as_fields(binding)]})
+    for work in (rig.served.failover, rig.served.failback):
+        for options in (NO_WAIT, MoveOptions(wait_seconds=0, fence=True)):
+            with pytest.raises(WireFormatError) as refused:
+                await run(work, options)
+            assert refused.value.reason == "FENCE_NOT_OURS"
+    assert rig.logs.source.acls == rig.logs.target.acls == there
 
 
 async def test_fences_and_grants_in_parts_become_rows_and_the_parts_go() -> None:
@@ -386,32 +384,30 @@ async def test_a_damaged_record_is_a_typed_error(change: dict[str, Any]) -> None
     assert refused.value.reason == "WIRE_FORMAT"
 
 
-async def test_moves_go_on_from_a_journal_of_the_last_release() -> None:
-    async with move_rig() as rig:
-        for group in ("g", "other"):
-            rig.logs.source.set_group(group, {ORIGIN: 100})
-        await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        await _as_earlier(rig)
-        _, again = await run(rig.served.failover)
-        assert again.already_done
-        await run(rig.served.failback)
-        assert rig.logs.source.acls == set()
-        assert not (await rig.served.failback.journal.load()).on_target
+async def test_moves_go_on_from_a_journal_of_the_last_release(rig: MoveRig) -> None:
+    for group in ("g", "other"):
+        rig.logs.source.set_group(group, {ORIGIN: 100})
+    await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
+    await _as_earlier(rig)
+    _, again = await run(rig.served.failover)
+    assert again.already_done
+    await run(rig.served.failback)
+    assert rig.logs.source.acls == set()
+    assert not (await rig.served.failback.journal.load()).on_target
 
 
 @pytest.mark.parametrize("before", [[], None])
 async def test_a_failover_of_all_groups_that_the_last_release_began_holds_none_once_it_is_given_up(
-    before: list[str] | None,
+    rig: MoveRig, before: list[str] | None
 ) -> None:
     """A run before it may hold them still."""
-    async with move_rig() as rig:
-        journal = rig.served.failover.journal
-        more = {"unfinished": before, "unfinished_before": before, "on_target": True}
-        await put_earlier(rig.logs.target, state="RUNNING", chain="r", finished_ms=None, **more)
-        assert (await journal.load()).held is None
-        await rig.served.failover.abort("ann")
-        moves = await journal.load()
-        assert (moves.held, moves.groups_on_target) == (frozenset() if before == [] else None, None)
+    journal = rig.served.failover.journal
+    more = {"unfinished": before, "unfinished_before": before, "on_target": True}
+    await put_earlier(rig.logs.target, state="RUNNING", chain="r", finished_ms=None, **more)
+    assert (await journal.load()).held is None
+    await rig.served.failover.abort("ann")
+    moves = await journal.load()
+    assert (moves.held, moves.groups_on_target) == (frozenset() if before == [] else None, None)
 
 
 async def _as_earlier(rig: MoveRig) -> None:

@@ -37,145 +37,139 @@ async def nothing_stays(rig: MoveRig) -> bool:
     return (rig.logs.source.acls, rig.logs.target.acls, record.on_target) == ({WRITER}, set(), False)
 
 
-async def test_groups_that_only_the_target_had_stay_there_and_keep_no_fence() -> None:
-    async with move_rig() as rig:
-        rig.logs.target.set_group("bi", {COPY: 5}, state="STABLE", member_count=1)
-        rig.logs.target.set_group("bi-idle", {COPY: 5})
-        await failed_over(rig, "g")
-        plan = await rig.served.failback.plan(NO_WAIT)
-        assert actions(plan).keys() == {"g"}
-        assert [warning for warning in plan.warnings if "bi, bi-idle" in warning]
-        _, report = await run(rig.served.failback)
-        assert report.left_behind == []
-        assert [warning for warning in report.plan.warnings if "bi, bi-idle" in warning]
-        assert "bi-idle" not in rig.logs.source.groups
-        assert await nothing_stays(rig)
+async def test_groups_that_only_the_target_had_stay_there_and_keep_no_fence(rig: MoveRig) -> None:
+    rig.logs.target.set_group("bi", {COPY: 5}, state="STABLE", member_count=1)
+    rig.logs.target.set_group("bi-idle", {COPY: 5})
+    await failed_over(rig, "g")
+    plan = await rig.served.failback.plan(NO_WAIT)
+    assert actions(plan).keys() == {"g"}
+    assert [warning for warning in plan.warnings if "bi, bi-idle" in warning]
+    _, report = await run(rig.served.failback)
+    assert report.left_behind == []
+    assert [warning for warning in report.plan.warnings if "bi, bi-idle" in warning]
+    assert "bi-idle" not in rig.logs.source.groups
+    assert await nothing_stays(rig)
 
 
-async def test_a_group_moves_back_from_a_copy_whose_topic_has_left_the_rules_since() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g")
-        there = rig.logs.visible_target()
-        rig.logs.target.set_group("g", {COPY: there[80].offset})
-        nothing = NameFilter(include=PatternList("topics", ()), exclude=PatternList("x", ()))
-        selector = TopicSelector(flow=A_TO_B, policy=rig.parts.entry.policy, topic_filter=nothing)
-        rig.parts.checkpointer.follow(replace(rig.parts.entry, topics=selector))
-        await run(rig.served.failback)
-        back = await offset_of(rig.logs.source, "g", ORIGIN)
-        assert (
-            next(each.value for each in rig.logs.visible_source() if each.offset == back) == there[80].value
-        )
+async def test_a_group_moves_back_from_a_copy_whose_topic_has_left_the_rules_since(rig: MoveRig) -> None:
+    await failed_over(rig, "g")
+    there = rig.logs.visible_target()
+    rig.logs.target.set_group("g", {COPY: there[80].offset})
+    nothing = NameFilter(include=PatternList("topics", ()), exclude=PatternList("x", ()))
+    selector = TopicSelector(flow=A_TO_B, policy=rig.parts.entry.policy, topic_filter=nothing)
+    rig.parts.checkpointer.follow(replace(rig.parts.entry, topics=selector))
+    await run(rig.served.failback)
+    back = await offset_of(rig.logs.source, "g", ORIGIN)
+    assert next(each.value for each in rig.logs.visible_source() if each.offset == back) == there[80].value
 
 
-async def test_a_group_that_only_the_target_had_moves_when_it_is_named() -> None:
-    async with move_rig() as rig:
-        rig.logs.target.set_group("bi", {COPY: 5})
-        await run(rig.served.failback, replace(NO_WAIT, groups=("bi",)))
-        assert await offset_of(rig.logs.source, "bi", ORIGIN) is not None
+async def test_a_group_that_only_the_target_had_moves_when_it_is_named(rig: MoveRig) -> None:
+    rig.logs.target.set_group("bi", {COPY: 5})
+    await run(rig.served.failback, replace(NO_WAIT, groups=("bi",)))
+    assert await offset_of(rig.logs.source, "bi", ORIGIN) is not None
 
 
-async def test_a_group_that_is_gone_from_the_source_moves_back() -> None:
+async def test_a_group_that_is_gone_from_the_source_moves_back(rig: MoveRig) -> None:
     """Its offsets there expired while it worked on the target, and an interrupted failover moved it."""
-    async with move_rig() as rig:
-        await translated(rig, g=100)
-        rig.logs.target.set_group("g", {COPY: 5})
-        await rig.logs.source.delete_groups(["g"])
-        await run(rig.served.failback)
-        assert await offset_of(rig.logs.source, "g", ORIGIN) is not None
+    await translated(rig, g=100)
+    rig.logs.target.set_group("g", {COPY: 5})
+    await rig.logs.source.delete_groups(["g"])
+    await run(rig.served.failback)
+    assert await offset_of(rig.logs.source, "g", ORIGIN) is not None
 
 
 @pytest.mark.parametrize("options", [NO_WAIT, replace(NO_WAIT, groups=("g",))])
-async def test_a_moved_group_that_the_rules_exclude_since_moves_back(options: MoveOptions) -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g")
-        rig.logs.target.set_group("g", {COPY: 5})
-        rig.parts.checkpointer.follow(replace(rig.parts.entry, groups=group_filter("other")))
-        _, report = await run(rig.served.failback, options)
-        assert actions(report.plan).keys() == {"g"}
-        assert report.plan.blockers == []
-        assert await nothing_stays(rig)
-        plan = await rig.served.failback.plan(NO_WAIT)
-        assert actions(plan) == {}
+async def test_a_moved_group_that_the_rules_exclude_since_moves_back(
+    rig: MoveRig, options: MoveOptions
+) -> None:
+    await failed_over(rig, "g")
+    rig.logs.target.set_group("g", {COPY: 5})
+    rig.parts.checkpointer.follow(replace(rig.parts.entry, groups=group_filter("other")))
+    _, report = await run(rig.served.failback, options)
+    assert actions(report.plan).keys() == {"g"}
+    assert report.plan.blockers == []
+    assert await nothing_stays(rig)
+    plan = await rig.served.failback.plan(NO_WAIT)
+    assert actions(plan) == {}
 
 
 @pytest.mark.parametrize("options", [NO_WAIT, replace(NO_WAIT, groups=("g",))])
-async def test_the_run_that_moves_the_last_group_back_removes_the_fence(options: MoveOptions) -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g", "other")
-        await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
-        assert not await nothing_stays(rig)
-        await run(rig.served.failback, options)
-        assert await nothing_stays(rig)
+async def test_the_run_that_moves_the_last_group_back_removes_the_fence(
+    rig: MoveRig, options: MoveOptions
+) -> None:
+    await failed_over(rig, "g", "other")
+    await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
+    assert not await nothing_stays(rig)
+    await run(rig.served.failback, options)
+    assert await nothing_stays(rig)
 
 
-async def test_a_group_that_no_failover_moved_keeps_no_fence() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
-        await failed_over(rig, "g")
-        rig.logs.target.set_group("busy", {COPY: 5}, state="STABLE", member_count=1)
-        _, report = await run(rig.served.failback)
-        assert report.left_behind == ["groups with members were not moved: busy"]
-        assert await nothing_stays(rig)
+async def test_a_group_that_no_failover_moved_keeps_no_fence(rig: MoveRig) -> None:
+    rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+    await failed_over(rig, "g")
+    rig.logs.target.set_group("busy", {COPY: 5}, state="STABLE", member_count=1)
+    _, report = await run(rig.served.failback)
+    assert report.left_behind == ["groups with members were not moved: busy"]
+    assert await nothing_stays(rig)
 
 
-async def test_a_moved_group_that_works_on_the_source_again_keeps_no_fence() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g")
-        rig.logs.source.set_group("g", {ORIGIN: 100}, state="STABLE", member_count=1)
-        _, report = await run(rig.served.failback)
-        assert report.left_behind == ["groups with members were not moved: g"]
-        assert await nothing_stays(rig)
+async def test_a_moved_group_that_works_on_the_source_again_keeps_no_fence(rig: MoveRig) -> None:
+    await failed_over(rig, "g")
+    rig.logs.source.set_group("g", {ORIGIN: 100}, state="STABLE", member_count=1)
+    _, report = await run(rig.served.failback)
+    assert report.left_behind == ["groups with members were not moved: g"]
+    assert await nothing_stays(rig)
 
 
 @pytest.mark.parametrize("moved_before", [False, True])
-async def test_a_moved_group_that_was_deleted_on_the_target_keeps_no_fence(moved_before: bool) -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g", "other")
-        if moved_before:
-            await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
-        await rig.logs.target.delete_groups(["other"])
-        await run(rig.served.failback)
-        assert await nothing_stays(rig)
-
-
-async def test_a_failback_of_the_only_moved_group_after_two_failovers_waits_for_the_other_one() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g", "other")
+async def test_a_moved_group_that_was_deleted_on_the_target_keeps_no_fence(
+    rig: MoveRig, moved_before: bool
+) -> None:
+    await failed_over(rig, "g", "other")
+    if moved_before:
         await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
-        await run(rig.served.failover, replace(NO_WAIT, groups=("g",)))
-        await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
-        assert not await nothing_stays(rig)
-        await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
-        assert await nothing_stays(rig)
+    await rig.logs.target.delete_groups(["other"])
+    await run(rig.served.failback)
+    assert await nothing_stays(rig)
 
 
-async def test_a_group_of_the_source_that_works_there_keeps_no_fence_of_a_failback() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        rig.logs.target.add_topic("sales")
-        served = rig.both_ways()
-        await run(served.failover)
-        await run(served.failback, MoveOptions(wait_seconds=0, fence=True, accept_loss=True))
-        assert rig.logs.target.acls
-        _, report = await run(served.failover)
-        assert report.left_behind == ["groups with members were not moved: busy"]
-        assert not rig.logs.target.acls
+async def test_a_failback_of_the_only_moved_group_after_two_failovers_waits_for_the_other_one(
+    rig: MoveRig,
+) -> None:
+    await failed_over(rig, "g", "other")
+    await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
+    await run(rig.served.failover, replace(NO_WAIT, groups=("g",)))
+    await run(rig.served.failback, replace(NO_WAIT, groups=("g",)))
+    assert not await nothing_stays(rig)
+    await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
+    assert await nothing_stays(rig)
 
 
-async def test_the_record_counts_the_groups_that_work_on_the_target() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, "g", "other")
-        counts: list[int | None] = []
-        for group in ("g", "other"):
-            plan = await rig.served.failback.plan(NO_WAIT)
-            assert plan.last is not None
-            counts.append(plan.last.groups_on_target)
-            await run(rig.served.failback, replace(NO_WAIT, groups=(group,)))
+async def test_a_group_of_the_source_that_works_there_keeps_no_fence_of_a_failback(rig: MoveRig) -> None:
+    rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    rig.logs.target.add_topic("sales")
+    served = rig.both_ways()
+    await run(served.failover)
+    await run(served.failback, MoveOptions(wait_seconds=0, fence=True, accept_loss=True))
+    assert rig.logs.target.acls
+    _, report = await run(served.failover)
+    assert report.left_behind == ["groups with members were not moved: busy"]
+    assert not rig.logs.target.acls
+
+
+async def test_the_record_counts_the_groups_that_work_on_the_target(rig: MoveRig) -> None:
+    await failed_over(rig, "g", "other")
+    counts: list[int | None] = []
+    for group in ("g", "other"):
         plan = await rig.served.failback.plan(NO_WAIT)
         assert plan.last is not None
-        assert [*counts, plan.last.groups_on_target] == [2, 1, 0]
-        assert not plan.last.on_target
+        counts.append(plan.last.groups_on_target)
+        await run(rig.served.failback, replace(NO_WAIT, groups=(group,)))
+    plan = await rig.served.failback.plan(NO_WAIT)
+    assert plan.last is not None
+    assert [*counts, plan.last.groups_on_target] == [2, 1, 0]
+    assert not plan.last.on_target
 
 
 async def test_a_failback_says_how_a_group_gets_a_place_after_everything_was_copied_again() -> None:

@@ -17,7 +17,7 @@ from twinlog_checkpoint.config import with_flow
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CHECKPOINTS_TOPIC, CheckpointFlowRig, turns
 from unit.checkpoint.mirrored_logs import ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, run
 
 SALES = TopicPartition("sales", 0)
 ON_A = TopicPartition("B.sales", 0)
@@ -43,80 +43,77 @@ async def sales(rig: MoveRig, records: int) -> None:
             await writer.append(SALES, key=None, value=str(number).encode())
 
 
-async def test_a_failback_waits_for_what_was_written_to_topics_of_the_target() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        await sales(rig, 100)
-        served = split(rig)
-        await run(served.failover)
-        plan = await served.failback.plan(NO_WAIT)
-        assert plan.records_not_copied == 100
+async def test_a_failback_waits_for_what_was_written_to_topics_of_the_target(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    await sales(rig, 100)
+    served = split(rig)
+    await run(served.failover)
+    plan = await served.failback.plan(NO_WAIT)
+    assert plan.records_not_copied == 100
 
-        async def waited() -> None:
-            async for _ in served.failback.run(MoveOptions(wait_seconds=5)):
-                rig.fakes.clock.advance(10)
+    async def waited() -> None:
+        async for _ in served.failback.run(MoveOptions(wait_seconds=5)):
+            rig.fakes.clock.advance(10)
 
-        with pytest.raises(StateError) as refused:
-            await waited()
+    with pytest.raises(StateError) as refused:
+        await waited()
     assert refused.value.reason == "BACKLOG_NOT_COPIED"
     assert str(SALES) in str(refused.value)
 
 
-async def test_an_offset_on_a_topic_of_the_target_makes_a_failback_incomplete() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        await sales(rig, 10)
-        served = split(rig)
-        await run(served.failover)
-        rig.logs.target.set_group("g", {SALES: 5})
-        _, report = await run(served.failback)
+async def test_an_offset_on_a_topic_of_the_target_makes_a_failback_incomplete(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    await sales(rig, 10)
+    served = split(rig)
+    await run(served.failover)
+    rig.logs.target.set_group("g", {SALES: 5})
+    _, report = await run(served.failback)
     assert any(f"g on {SALES}" in reason for reason in report.left_behind)
 
 
-async def test_progress_on_a_copy_of_a_topic_of_the_target_moves_there() -> None:
-    async with move_rig() as rig:
-        await sales(rig, 10)
-        rig.logs.source.add_topic(ON_A.topic)
-        rig.logs.source.set_group("g", {ON_A: 0})
-        plan = await split(rig).failover.plan(NO_WAIT)
+async def test_progress_on_a_copy_of_a_topic_of_the_target_moves_there(rig: MoveRig) -> None:
+    await sales(rig, 10)
+    rig.logs.source.add_topic(ON_A.topic)
+    rig.logs.source.set_group("g", {ON_A: 0})
+    plan = await split(rig).failover.plan(NO_WAIT)
     (entry,) = plan.partitions
     assert (entry.from_partition, entry.to_partition) == (ON_A, SALES)
 
 
-async def test_offsets_that_the_other_process_committed_are_not_the_groups_own() -> None:
-    async with move_rig() as rig:
-        await sales(rig, 10)
-        for topic in (ON_A.topic, CHECKPOINTS_TOPIC):
-            rig.logs.source.add_topic(topic)
-        for group in ("told", "own"):
-            rig.logs.source.set_group(group, {ON_A: 7 if group == "told" else 3})
-            checkpoint = Checkpoint(
-                group=group, partition=ON_A, upstream_offset=7, downstream_offset=7, metadata=""
-            )
-            key, value = encode_checkpoint(checkpoint)
-            async with rig.logs.source.writer() as writer:
-                await writer.append(TopicPartition(CHECKPOINTS_TOPIC, 0), key=key, value=value)
-        plan = await split(rig).failover.plan(NO_WAIT)
-        assert actions(plan).keys() == {"own"}
+async def test_offsets_that_the_other_process_committed_are_not_the_groups_own(rig: MoveRig) -> None:
+    await sales(rig, 10)
+    for topic in (ON_A.topic, CHECKPOINTS_TOPIC):
+        rig.logs.source.add_topic(topic)
+    for group in ("told", "own"):
+        rig.logs.source.set_group(group, {ON_A: 7 if group == "told" else 3})
+        checkpoint = Checkpoint(
+            group=group, partition=ON_A, upstream_offset=7, downstream_offset=7, metadata=""
+        )
+        key, value = encode_checkpoint(checkpoint)
+        async with rig.logs.source.writer() as writer:
+            await writer.append(TopicPartition(CHECKPOINTS_TOPIC, 0), key=key, value=value)
+    plan = await split(rig).failover.plan(NO_WAIT)
+    assert actions(plan).keys() == {"own"}
 
 
-async def test_without_the_other_flows_checkpoints_nobody_knows_which_offsets_are_the_groups_own() -> None:
-    async with move_rig() as rig:
-        await sales(rig, 10)
-        for topic in (ON_A.topic, CHECKPOINTS_TOPIC):
-            rig.logs.source.add_topic(topic)
-        rig.logs.source.set_group("told", {ON_A: 7})
+async def test_without_the_other_flows_checkpoints_nobody_knows_which_offsets_are_the_groups_own(
+    rig: MoveRig,
+) -> None:
+    await sales(rig, 10)
+    for topic in (ON_A.topic, CHECKPOINTS_TOPIC):
+        rig.logs.source.add_topic(topic)
+    rig.logs.source.set_group("told", {ON_A: 7})
 
-        async def refuse(call: Call) -> None:
-            if CHECKPOINTS_TOPIC in str(call.arguments):
-                raise FatalKafkaError("no right to read it", reason="TOPIC_UNAUTHORIZED", code=29)
+    async def refuse(call: Call) -> None:
+        if CHECKPOINTS_TOPIC in str(call.arguments):
+            raise FatalKafkaError("no right to read it", reason="TOPIC_UNAUTHORIZED", code=29)
 
-        rig.logs.source.set_group("moved", {ORIGIN: 100})
-        await run(split(rig).failover, MoveOptions(groups=("moved",), wait_seconds=0))
-        rig.logs.source.intercept("list_offsets", refuse)
-        plan = await split(rig).failover.plan(NO_WAIT)
-        with pytest.raises(FatalKafkaError, match="no right to read it"):
-            await run(split(rig).failover)
+    rig.logs.source.set_group("moved", {ORIGIN: 100})
+    await run(split(rig).failover, MoveOptions(groups=("moved",), wait_seconds=0))
+    rig.logs.source.intercept("list_offsets", refuse)
+    plan = await split(rig).failover.plan(NO_WAIT)
+    with pytest.raises(FatalKafkaError, match="no right to read it"):
+        await run(split(rig).failover)
     assert [each.partition(" is not known: ")[0] for each in plan.blockers] == [
         "which offsets the flow in the other direction has committed",
         "which groups have been moved",
@@ -135,15 +132,14 @@ async def test_a_flow_that_has_never_run_has_copied_nothing() -> None:
         stop.set()
 
 
-async def test_a_flow_that_cannot_be_read_blocks_both_moves() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        why = {B_TO_A: "this process cannot read the flow B->A: no secret"}
-        served = assemble_moves({A_TO_B: rig.parts}, rig.fakes.around(), unknown=why)[A_TO_B]
-        for runner in (served.failover, served.failback):
-            with pytest.raises(StateError, match="no secret") as refused:
-                await run(runner)
-            assert refused.value.reason == "MOVE_BLOCKED"
+async def test_a_flow_that_cannot_be_read_blocks_both_moves(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    why = {B_TO_A: "this process cannot read the flow B->A: no secret"}
+    served = assemble_moves({A_TO_B: rig.parts}, rig.fakes.around(), unknown=why)[A_TO_B]
+    for runner in (served.failover, served.failback):
+        with pytest.raises(StateError, match="no secret") as refused:
+            await run(runner)
+        assert refused.value.reason == "MOVE_BLOCKED"
 
 
 async def test_where_names_are_kept_a_flow_back_of_another_process_stands_against_a_fence() -> None:

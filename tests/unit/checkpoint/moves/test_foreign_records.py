@@ -45,20 +45,21 @@ def named(plan: MovePlan) -> list[str]:
 
 
 @pytest.mark.parametrize(("read", "unread"), [(80, 7), (299, 7), (303, 4), (306, 1)])
-async def test_unread_records_of_others_are_counted_and_block_the_failback(read: int, unread: int) -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 50})
-        await run(rig.served.failover)
-        copied = len(rig.logs.visible_target())
-        written_there(rig, 7)
-        there = rig.logs.visible_target()
-        rig.logs.target.set_group("g", {COPY: there[copied - 300 + read].offset})
-        plan = await rig.served.failback.plan(NO_WAIT)
-        with pytest.raises(StateError, match="FOREIGN"):
-            await run(rig.served.failback)
-        assert await offset_of(rig.logs.source, "g", ORIGIN) == 50
-        await run(rig.served.failback, ACCEPTED)
-        assert await offset_of(rig.logs.source, "g", ORIGIN) != 50
+async def test_unread_records_of_others_are_counted_and_block_the_failback(
+    rig: MoveRig, read: int, unread: int
+) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 50})
+    await run(rig.served.failover)
+    copied = len(rig.logs.visible_target())
+    written_there(rig, 7)
+    there = rig.logs.visible_target()
+    rig.logs.target.set_group("g", {COPY: there[copied - 300 + read].offset})
+    plan = await rig.served.failback.plan(NO_WAIT)
+    with pytest.raises(StateError, match="FOREIGN"):
+        await run(rig.served.failback)
+    assert await offset_of(rig.logs.source, "g", ORIGIN) == 50
+    await run(rig.served.failback, ACCEPTED)
+    assert await offset_of(rig.logs.source, "g", ORIGIN) != 50
     assert actions(plan) == {"g": MoveAction.SKIP_UNREAD}
     (blocker,) = plan.blockers
     assert f"{unread} record" in blocker
@@ -69,30 +70,31 @@ async def test_unread_records_of_others_are_counted_and_block_the_failback(read:
 
 
 @pytest.mark.parametrize("read", [80, 299, 303, 310])
-async def test_those_between_copied_records_are_counted_as_the_source_service_tells(read: int) -> None:
+async def test_those_between_copied_records_are_counted_as_the_source_service_tells(
+    rig: MoveRig, read: int
+) -> None:
     """The source went on, so they are not behind its end. Three of ten lie at the end of the copy."""
-    async with move_rig() as rig:
-        await failed_over(rig, read=read)
-        before = len(rig.logs.visible_target())
-        written_there(rig, 7)
-        begin = rig.logs.target.log(COPY).end_offset - 7
-        rig.logs.produce(20)
-        await rig.copy()
-        written_there(rig, 3)
-        end = rig.logs.target.log(COPY).end_offset
-        state = CopyState(
-            state="RUNNING",
-            position=rig.source_end,
-            foreign=[ForeignStretch(begin, begin + 7, 7), ForeignStretch(end - 3, end, 3)],
-        )
-        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
-        there = rig.logs.visible_target()
-        rig.logs.target.set_group("g", {COPY: there[before - 300 + read].offset})
-        plan = await rig.served.failback.plan(NO_WAIT)
-        with pytest.raises(StateError, match="FOREIGN"):
-            await run(rig.served.failback)
-        rig.logs.target.set_group("g", {COPY: there[-1].offset + 1})
-        after = await rig.served.failback.plan(NO_WAIT)
+    await failed_over(rig, read=read)
+    before = len(rig.logs.visible_target())
+    written_there(rig, 7)
+    begin = rig.logs.target.log(COPY).end_offset - 7
+    rig.logs.produce(20)
+    await rig.copy()
+    written_there(rig, 3)
+    end = rig.logs.target.log(COPY).end_offset
+    state = CopyState(
+        state="RUNNING",
+        position=rig.source_end,
+        foreign=[ForeignStretch(begin, begin + 7, 7), ForeignStretch(end - 3, end, 3)],
+    )
+    rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+    there = rig.logs.visible_target()
+    rig.logs.target.set_group("g", {COPY: there[before - 300 + read].offset})
+    plan = await rig.served.failback.plan(NO_WAIT)
+    with pytest.raises(StateError, match="FOREIGN"):
+        await run(rig.served.failback)
+    rig.logs.target.set_group("g", {COPY: there[-1].offset + 1})
+    after = await rig.served.failback.plan(NO_WAIT)
     unread = 3 + max(0, min(7, before + 7 - (before - 300 + read)))
     assert f"{unread} that other producers wrote" in plan.blockers[0]
     for told in (plan, after):
@@ -101,47 +103,43 @@ async def test_those_between_copied_records_are_counted_as_the_source_service_te
     assert after.blockers == []
 
 
-async def test_they_are_counted_with_those_that_the_source_has_deleted() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, read=80)
-        rig.logs.retain(rig.logs.visible_source()[200].offset)
-        written_there(rig, 7)
-        plan = await rig.served.failback.plan(NO_WAIT)
+async def test_they_are_counted_with_those_that_the_source_has_deleted(rig: MoveRig) -> None:
+    await failed_over(rig, read=80)
+    rig.logs.retain(rig.logs.visible_source()[200].offset)
+    written_there(rig, 7)
+    plan = await rig.served.failback.plan(NO_WAIT)
     (blocker,) = plan.blockers
     assert "127 records" in blocker
     assert "120 before" in blocker
     assert "7 that other producers wrote" in blocker
 
 
-async def test_a_source_that_deleted_everything_has_none_of_them() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, read=80)
-        copied = len(rig.logs.visible_target())
-        rig.logs.retain(rig.source_end)
-        written_there(rig, 7)
-        plan = await rig.served.failback.plan(NO_WAIT)
+async def test_a_source_that_deleted_everything_has_none_of_them(rig: MoveRig) -> None:
+    await failed_over(rig, read=80)
+    copied = len(rig.logs.visible_target())
+    rig.logs.retain(rig.source_end)
+    written_there(rig, 7)
+    plan = await rig.served.failback.plan(NO_WAIT)
     (blocker,) = plan.blockers
     assert f"{copied - 80 + 7} records" in blocker
 
 
-async def test_a_group_that_stands_there_already_does_not_skip_them() -> None:
+async def test_a_group_that_stands_there_already_does_not_skip_them(rig: MoveRig) -> None:
     """It was at the end of the source when it failed over, so its offset there stays the same."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: rig.source_end})
-        await run(rig.served.failover)
-        written_there(rig, 3)
-        plan = await rig.served.failback.plan(NO_WAIT)
+    rig.logs.source.set_group("g", {ORIGIN: rig.source_end})
+    await run(rig.served.failover)
+    written_there(rig, 3)
+    plan = await rig.served.failback.plan(NO_WAIT)
     assert actions(plan) == {"g": MoveAction.SKIP_UNREAD}
     assert "3 records" in plan.blockers[0]
 
 
-async def test_a_group_that_has_read_them_goes_back_and_the_plan_says_what_stays() -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, read=80)
-        written_there(rig, 7)
-        rig.logs.target.set_group("g", {COPY: rig.logs.visible_target()[-1].offset + 1})
-        plan = await rig.served.failback.plan(NO_WAIT)
-        _, report = await run(rig.served.failback)
+async def test_a_group_that_has_read_them_goes_back_and_the_plan_says_what_stays(rig: MoveRig) -> None:
+    await failed_over(rig, read=80)
+    written_there(rig, 7)
+    rig.logs.target.set_group("g", {COPY: rig.logs.visible_target()[-1].offset + 1})
+    plan = await rig.served.failback.plan(NO_WAIT)
+    _, report = await run(rig.served.failback)
     assert (actions(plan), plan.blockers) == ({"g": MoveAction.WRITE}, [])
     assert report.left_behind == []
     for told in (plan, report.plan):
@@ -149,22 +147,20 @@ async def test_a_group_that_has_read_them_goes_back_and_the_plan_says_what_stays
         assert "7 records in A.orders are only on B" in warning
 
 
-async def test_a_group_that_never_worked_on_the_target_is_not_held_up() -> None:
+async def test_a_group_that_never_worked_on_the_target_is_not_held_up(rig: MoveRig) -> None:
     """Its offset there is the one that sync.group.offsets has committed."""
-    async with move_rig() as rig:
-        await translated(rig, g=rig.source_end)
-        assert await synced(rig) is not None
-        written_there(rig, 3)
-        plan = await rig.served.failback.plan(NO_WAIT)
+    await translated(rig, g=rig.source_end)
+    assert await synced(rig) is not None
+    written_there(rig, 3)
+    plan = await rig.served.failback.plan(NO_WAIT)
     assert (plan.blockers, len(named(plan))) == ([], 1)
 
 
-async def test_a_failover_says_nothing_of_records_that_are_not_copied() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 50})
-        rig.logs.produce(30)
-        written_there(rig, 2)
-        plan = await rig.served.failover.plan(NO_WAIT)
+async def test_a_failover_says_nothing_of_records_that_are_not_copied(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 50})
+    rig.logs.produce(30)
+    written_there(rig, 2)
+    plan = await rig.served.failover.plan(NO_WAIT)
     assert (plan.blockers, named(plan)) == ([], [])
 
 
@@ -189,20 +185,19 @@ async def test_copies_that_only_the_flow_wrote_have_none(seed: int) -> None:
 
 
 @pytest.mark.parametrize("back", [0, 3, 30])
-async def test_records_that_a_mirror_has_copied_twice_are_not_foreign(back: int) -> None:
-    async with move_rig() as rig:
-        await failed_over(rig, read=150)
-        rig.logs.exactly_once = False
-        rig.logs.crash(back)
-        rig.logs.copy()
-        pairs = rig.logs.history.of(ORIGIN)
-        assert pairs is not None
-        newest = pairs.newest_sync
-        assert newest is not None
-        await rig.fakes.write_sync(ORIGIN.topic, newest.upstream, newest.downstream)
-        await rig.has_synced(newest.upstream)
-        written_there(rig, 4)
-        plan = await rig.served.failback.plan(NO_WAIT)
+async def test_records_that_a_mirror_has_copied_twice_are_not_foreign(rig: MoveRig, back: int) -> None:
+    await failed_over(rig, read=150)
+    rig.logs.exactly_once = False
+    rig.logs.crash(back)
+    rig.logs.copy()
+    pairs = rig.logs.history.of(ORIGIN)
+    assert pairs is not None
+    newest = pairs.newest_sync
+    assert newest is not None
+    await rig.fakes.write_sync(ORIGIN.topic, newest.upstream, newest.downstream)
+    await rig.has_synced(newest.upstream)
+    written_there(rig, 4)
+    plan = await rig.served.failback.plan(NO_WAIT)
     (warning,) = named(plan)
     assert "4 records" in warning
 
@@ -241,14 +236,13 @@ async def test_they_are_found_in_every_partition_of_a_preserved_copy() -> None:
     assert other.blockers == []
 
 
-async def test_markers_are_no_records_of_others_when_there_is_much_to_count() -> None:
+async def test_markers_are_no_records_of_others_when_there_is_much_to_count(rig: MoveRig) -> None:
     """Another copy of the same look has used up the bytes that may be read."""
-    async with move_rig() as rig:
-        await failed_over(rig, read=150)
-        spent = RecordsOnlyHere(
-            route=rig.served.failback.planner.route, copy_states=rig.fakes.copy_states, budget=ByteBudget(0)
-        )
-        assert await spent.foreign({COPY.topic}) == []
-        written_there(rig, 4)
-        (tail,) = await spent.foreign({COPY.topic})
+    await failed_over(rig, read=150)
+    spent = RecordsOnlyHere(
+        route=rig.served.failback.planner.route, copy_states=rig.fakes.copy_states, budget=ByteBudget(0)
+    )
+    assert await spent.foreign({COPY.topic}) == []
+    written_there(rig, 4)
+    (tail,) = await spent.foreign({COPY.topic})
     assert tail.records == 4

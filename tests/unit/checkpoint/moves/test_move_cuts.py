@@ -16,7 +16,7 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from unit.checkpoint.checkpoint_rig import A_TO_B
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, last_run, move_rig, moved, offset_of, run
+from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, last_run, moved, offset_of, run
 
 FENCED = MoveOptions(wait_seconds=0, fence=True)
 CHANGES = ("create_topics", "append", "create_acls", "delete_acls", "alter_group_offsets")
@@ -109,37 +109,34 @@ async def read_on(rig: MoveRig) -> int:
     return at + 50
 
 
-async def test_the_crash_points_cover_every_change_of_a_run() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        with watched(rig) as changes:
-            await run(rig.served.failover, FENCED)
-        assert changes == FAILOVER_CHANGES
-        await read_on(rig)
-        with watched(rig) as changes:
-            await run(rig.served.failback)
-        assert changes == FAILBACK_CHANGES
+async def test_the_crash_points_cover_every_change_of_a_run(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    with watched(rig) as changes:
+        await run(rig.served.failover, FENCED)
+    assert changes == FAILOVER_CHANGES
+    await read_on(rig)
+    with watched(rig) as changes:
+        await run(rig.served.failback)
+    assert changes == FAILBACK_CHANGES
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("fatal", range(len(FAILOVER_CHANGES)))
-async def test_a_failover_that_is_killed_at_a_change_goes_on(fatal: int, after: bool) -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        await cut_and_go_on(rig, MoveKind.FAILOVER, FENCED, fatal=fatal, after=after)
-        assert set(filter(is_fence, rig.logs.source.acls)) == {fence_of(ORIGIN.topic)}
-        rig.logs.check(100, await offset_of(rig.logs.target, "g", COPY) or 0)
-        await run(restarted(rig, MoveKind.FAILBACK))
-        assert rig.logs.source.acls == set()
+async def test_a_failover_that_is_killed_at_a_change_goes_on(rig: MoveRig, fatal: int, after: bool) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    await cut_and_go_on(rig, MoveKind.FAILOVER, FENCED, fatal=fatal, after=after)
+    assert set(filter(is_fence, rig.logs.source.acls)) == {fence_of(ORIGIN.topic)}
+    rig.logs.check(100, await offset_of(rig.logs.target, "g", COPY) or 0)
+    await run(restarted(rig, MoveKind.FAILBACK))
+    assert rig.logs.source.acls == set()
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("fatal", range(len(FAILBACK_CHANGES)))
-async def test_a_failback_that_is_killed_at_a_change_goes_on(fatal: int, after: bool) -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        await run(rig.served.failover, FENCED)
-        at = await read_on(rig)
-        await cut_and_go_on(rig, MoveKind.FAILBACK, NO_WAIT, fatal=fatal, after=after)
-        assert rig.logs.source.acls == set()
-        rig.logs.check(await offset_of(rig.logs.source, "g", ORIGIN) or 0, at)
+async def test_a_failback_that_is_killed_at_a_change_goes_on(rig: MoveRig, fatal: int, after: bool) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    await run(rig.served.failover, FENCED)
+    at = await read_on(rig)
+    await cut_and_go_on(rig, MoveKind.FAILBACK, NO_WAIT, fatal=fatal, after=after)
+    assert rig.logs.source.acls == set()
+    rig.logs.check(await offset_of(rig.logs.source, "g", ORIGIN) or 0, at)

@@ -11,35 +11,33 @@ from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
 from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MoveOptions
 from twinlog_checkpoint.translation.translation import LogBounds, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import actions, move_rig, moved, offset_of, run
+from unit.checkpoint.moves.move_rig import MoveRig, actions, moved, offset_of, run
 
 
-async def test_active_groups_are_left_alone_on_either_side() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("here", {ORIGIN: 100}, state="STABLE", member_count=1)
-        rig.logs.source.set_group("there", {ORIGIN: 100})
-        rig.logs.target.set_group("there", {COPY: 3}, state="STABLE", member_count=1)
-        _, report = await run(rig.served.failover)
-        assert actions(report.plan) == {
-            "here": MoveAction.SKIP_ACTIVE_BEFORE,
-            "there": MoveAction.SKIP_ACTIVE_THERE,
-        }
-        assert await offset_of(rig.logs.target, "there", COPY) == 3
-        asked = MoveOptions(wait_seconds=0, include_active=True)
-        _, report = await run(rig.served.failover, asked)
-        assert actions(report.plan)["here"] is MoveAction.WRITE
+async def test_active_groups_are_left_alone_on_either_side(rig: MoveRig) -> None:
+    rig.logs.source.set_group("here", {ORIGIN: 100}, state="STABLE", member_count=1)
+    rig.logs.source.set_group("there", {ORIGIN: 100})
+    rig.logs.target.set_group("there", {COPY: 3}, state="STABLE", member_count=1)
+    _, report = await run(rig.served.failover)
+    assert actions(report.plan) == {
+        "here": MoveAction.SKIP_ACTIVE_BEFORE,
+        "there": MoveAction.SKIP_ACTIVE_THERE,
+    }
+    assert await offset_of(rig.logs.target, "there", COPY) == 3
+    asked = MoveOptions(wait_seconds=0, include_active=True)
+    _, report = await run(rig.served.failover, asked)
+    assert actions(report.plan)["here"] is MoveAction.WRITE
 
 
-async def test_a_group_that_became_active_while_it_was_moved_is_left_alone() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
+async def test_a_group_that_became_active_while_it_was_moved_is_left_alone(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
 
-        def joins(call: Call) -> None:
-            rig.logs.target.set_group("g", {COPY: 1}, state="STABLE", member_count=1)
+    def joins(call: Call) -> None:
+        rig.logs.target.set_group("g", {COPY: 1}, state="STABLE", member_count=1)
 
-        rig.logs.target.intercept("alter_group_offsets", joins)
-        _, report = await run(rig.served.failover)
-        record = await rig.served.failover.journal.load()
+    rig.logs.target.intercept("alter_group_offsets", joins)
+    _, report = await run(rig.served.failover)
+    record = await rig.served.failover.journal.load()
     assert actions(report.plan) == {"g": MoveAction.SKIP_ACTIVE_THERE}
     assert moved(record) == []
 

@@ -6,16 +6,15 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, KnownTopics
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import move_rig
+from unit.checkpoint.moves.move_rig import MoveRig, move_rig
 
 
-async def test_copies_go_home_and_own_topics_away() -> None:
-    async with move_rig() as rig:
-        on_target = OffsetRouter(away=None, home=rig.parts, home_first=False)
-        on_source = OffsetRouter(away=rig.parts, home=None, home_first=True)
-        assert on_target.destination(COPY) == ORIGIN
-        assert on_target.destination(TopicPartition("only-there", 0)) is None
-        assert on_source.destination(ORIGIN) == COPY
+async def test_copies_go_home_and_own_topics_away(rig: MoveRig) -> None:
+    on_target = OffsetRouter(away=None, home=rig.parts, home_first=False)
+    on_source = OffsetRouter(away=rig.parts, home=None, home_first=True)
+    assert on_target.destination(COPY) == ORIGIN
+    assert on_target.destination(TopicPartition("only-there", 0)) is None
+    assert on_source.destination(ORIGIN) == COPY
 
 
 async def test_an_offset_on_a_topic_that_configsync_has_not_noticed_yet_counts() -> None:
@@ -29,30 +28,28 @@ async def test_an_offset_on_a_topic_that_configsync_has_not_noticed_yet_counts()
     assert f"g on {late}" in reason
 
 
-async def test_a_group_that_was_put_back_on_a_copy_continues_there() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        rig.fakes.clock.advance(60)
-        await rig.fakes.do_pass(rig.parts.checkpointer)
-        (checkpoint,) = rig.fakes.checkpoints()
-        ways = OffsetRouter(away=None, home=rig.parts, home_first=True)
-        assert ways.is_own("g", COPY, checkpoint.downstream_offset - 1)
-        assert ways.may_be_synced("g", COPY, checkpoint.downstream_offset - 1)
+async def test_a_group_that_was_put_back_on_a_copy_continues_there(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    rig.fakes.clock.advance(60)
+    await rig.fakes.do_pass(rig.parts.checkpointer)
+    (checkpoint,) = rig.fakes.checkpoints()
+    ways = OffsetRouter(away=None, home=rig.parts, home_first=True)
+    assert ways.is_own("g", COPY, checkpoint.downstream_offset - 1)
+    assert ways.may_be_synced("g", COPY, checkpoint.downstream_offset - 1)
 
 
-async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own() -> None:
+async def test_an_offset_that_was_put_on_a_copy_is_not_the_groups_own(rig: MoveRig) -> None:
     """It says how far the group is, or was, on the other cluster: nothing is to be changed there by it."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        rig.fakes.clock.advance(60)
-        await rig.fakes.do_pass(rig.parts.checkpointer)
-        (checkpoint,) = rig.fakes.checkpoints()
-        put = checkpoint.downstream_offset
-        ways = OffsetRouter(away=None, home=rig.parts, home_first=True)
-        assert not ways.is_own("g", COPY, put)
-        assert ways.is_own("g", COPY, put + 1)
-        assert ways.is_own("other", COPY, put)
-        assert ways.is_own("g", TopicPartition("only-there", 0), 0)
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    rig.fakes.clock.advance(60)
+    await rig.fakes.do_pass(rig.parts.checkpointer)
+    (checkpoint,) = rig.fakes.checkpoints()
+    put = checkpoint.downstream_offset
+    ways = OffsetRouter(away=None, home=rig.parts, home_first=True)
+    assert not ways.is_own("g", COPY, put)
+    assert ways.is_own("g", COPY, put + 1)
+    assert ways.is_own("other", COPY, put)
+    assert ways.is_own("g", TopicPartition("only-there", 0), 0)
 
 
 async def test_with_the_identity_policy_a_failover_maps_to_the_target_and_a_failback_to_the_source() -> None:

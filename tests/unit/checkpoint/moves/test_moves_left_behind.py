@@ -9,7 +9,16 @@ from twinlog_checkpoint.moves.planning.outcome import left_behind
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
 from twinlog_checkpoint.translation.translation import Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
-from unit.checkpoint.moves.move_rig import NO_WAIT, actions, last_run, move_rig, moved, offset_of, run
+from unit.checkpoint.moves.move_rig import (
+    NO_WAIT,
+    MoveRig,
+    actions,
+    last_run,
+    move_rig,
+    moved,
+    offset_of,
+    run,
+)
 
 
 def _moved(verdict: Verdict, action: MoveAction) -> MovePartition:
@@ -56,42 +65,40 @@ def test_what_no_flow_copies_does_not_keep_a_run_from_being_done() -> None:
     assert left_behind(moved, [], drained=True, accepted=False) == []
 
 
-async def test_the_record_says_what_a_finished_run_left_behind() -> None:
+async def test_the_record_says_what_a_finished_run_left_behind(rig: MoveRig) -> None:
     """`failover status` says so after a restart of the service, until a run leaves nothing behind."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        rig.logs.produce(7)
-        _, report = await run(rig.served.failover)
-        (reason,) = report.left_behind
-        assert str(ORIGIN) in reason
-        assert last_run(await rig.served.failover.recorded()).left_behind == (reason,)
-        _, accepted = await run(rig.served.failover, MoveOptions(accept_loss=True, wait_seconds=0))
-        assert accepted.left_behind == []
-        assert last_run(await rig.served.failover.recorded()).left_behind == ()
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    rig.logs.produce(7)
+    _, report = await run(rig.served.failover)
+    (reason,) = report.left_behind
+    assert str(ORIGIN) in reason
+    assert last_run(await rig.served.failover.recorded()).left_behind == (reason,)
+    _, accepted = await run(rig.served.failover, MoveOptions(accept_loss=True, wait_seconds=0))
+    assert accepted.left_behind == []
+    assert last_run(await rig.served.failover.recorded()).left_behind == ()
 
 
-async def test_a_group_whose_commit_is_refused_keeps_no_other_group_from_moving() -> None:
+async def test_a_group_whose_commit_is_refused_keeps_no_other_group_from_moving(rig: MoveRig) -> None:
     """One that is a share group there, or that Twinlog has no right for."""
-    async with move_rig() as rig:
-        for group in ("g", "secret", "z"):
-            rig.logs.source.set_group(group, {ORIGIN: 100})
+    for group in ("g", "secret", "z"):
+        rig.logs.source.set_group(group, {ORIGIN: 100})
 
-        def refuse(call: Call) -> None:
-            if call.arguments["group_id"] == "secret":
-                error = FatalKafkaError("no right", reason="GROUP_UNAUTHORIZED")
-                call.result.update(dict.fromkeys(call.result, error))
+    def refuse(call: Call) -> None:
+        if call.arguments["group_id"] == "secret":
+            error = FatalKafkaError("no right", reason="GROUP_UNAUTHORIZED")
+            call.result.update(dict.fromkeys(call.result, error))
 
-        undo = rig.logs.target.intercept("alter_group_offsets", refuse, after=True)
-        _, report = await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
-        (reason,) = report.left_behind
-        assert reason.startswith("commits that were refused: secret: no right")
-        assert actions(report.plan)["secret"] is MoveAction.SKIP_REFUSED
-        assert await offset_of(rig.logs.target, "z", COPY) is not None
-        record = await rig.served.failover.recorded()
-        assert moved(record) == ["g", "z"]
-        undo()
-        _, report = await run(rig.served.failover)
-        assert report.left_behind == []
+    undo = rig.logs.target.intercept("alter_group_offsets", refuse, after=True)
+    _, report = await run(rig.served.failover, MoveOptions(wait_seconds=0, fence=True))
+    (reason,) = report.left_behind
+    assert reason.startswith("commits that were refused: secret: no right")
+    assert actions(report.plan)["secret"] is MoveAction.SKIP_REFUSED
+    assert await offset_of(rig.logs.target, "z", COPY) is not None
+    record = await rig.served.failover.recorded()
+    assert moved(record) == ["g", "z"]
+    undo()
+    _, report = await run(rig.served.failover)
+    assert report.left_behind == []
 
 
 async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty_copy() -> None:
@@ -106,17 +113,16 @@ async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty
         assert await offset_of(rig.logs.target, "g", copy) == 0
 
 
-async def test_a_failback_of_some_groups_leaves_the_others_on_the_target() -> None:
+async def test_a_failback_of_some_groups_leaves_the_others_on_the_target(rig: MoveRig) -> None:
     """configsync deletes no copy that these work with, and no group of them goes with one of the source."""
-    async with move_rig() as rig:
-        for group in ("g", "other"):
-            rig.logs.source.set_group(group, {ORIGIN: 100})
-        await run(rig.served.failover)
-        left: list[bool] = []
-        for options in (MoveOptions(groups=("g",), wait_seconds=0), NO_WAIT):
-            await run(rig.served.failback, options)
-            record = await rig.served.failback.journal.load()
-            left.append(record.on_target)
+    for group in ("g", "other"):
+        rig.logs.source.set_group(group, {ORIGIN: 100})
+    await run(rig.served.failover)
+    left: list[bool] = []
+    for options in (MoveOptions(groups=("g",), wait_seconds=0), NO_WAIT):
+        await run(rig.served.failback, options)
+        record = await rig.served.failback.journal.load()
+        left.append(record.on_target)
     assert left == [True, False]
 
 
@@ -146,38 +152,40 @@ async def test_a_run_refuses_what_its_plan_refuses_and_moves_what_is_accepted() 
         assert await offset_of(rig.logs.target, "g", COPY) is not None
 
 
-async def test_a_group_whose_loss_was_accepted_keeps_no_later_plan_from_moving_the_others() -> None:
+async def test_a_group_whose_loss_was_accepted_keeps_no_later_plan_from_moving_the_others(
+    rig: MoveRig,
+) -> None:
     """Whether some of its offsets have a place, or none."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("some", {ORIGIN: 100})
-        nowhere = TopicPartition("late", 0)
-        rig.logs.source.add_topic(nowhere.topic)
-        for group in ("some", "none"):
-            rig.logs.source.set_group(group, {nowhere: 0})
-            accepting = MoveOptions(groups=(group,), wait_seconds=0, accept_loss=True)
-            await run(rig.served.failover, accepting)
-        rig.logs.source.set_group("other", {ORIGIN: 100})
-        rest = await rig.served.failover.plan(NO_WAIT)
-        assert (rest.blockers, actions(rest)["other"]) == ([], MoveAction.WRITE)
-        await run(rig.served.failover)
-        assert moved(await rig.served.failover.recorded()) == ["none", "other", "some"]
-        rig.logs.source.set_group("none", {nowhere: 1})
-        assert (await rig.served.failover.plan(NO_WAIT)).blockers, "it went on where it was"
-        await run(rig.served.failback)
-        assert not (await rig.served.failback.recorded()).on_target
+    rig.logs.source.set_group("some", {ORIGIN: 100})
+    nowhere = TopicPartition("late", 0)
+    rig.logs.source.add_topic(nowhere.topic)
+    for group in ("some", "none"):
+        rig.logs.source.set_group(group, {nowhere: 0})
+        accepting = MoveOptions(groups=(group,), wait_seconds=0, accept_loss=True)
+        await run(rig.served.failover, accepting)
+    rig.logs.source.set_group("other", {ORIGIN: 100})
+    rest = await rig.served.failover.plan(NO_WAIT)
+    assert (rest.blockers, actions(rest)["other"]) == ([], MoveAction.WRITE)
+    await run(rig.served.failover)
+    assert moved(await rig.served.failover.recorded()) == ["none", "other", "some"]
+    rig.logs.source.set_group("none", {nowhere: 1})
+    assert (await rig.served.failover.plan(NO_WAIT)).blockers, "it went on where it was"
+    await run(rig.served.failback)
+    assert not (await rig.served.failback.recorded()).on_target
 
 
-async def test_a_group_whose_loss_was_accepted_moves_when_it_is_named_and_has_a_place_meanwhile() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: rig.source_end + 5})
-        await run(rig.served.failover, MoveOptions(wait_seconds=0, accept_loss=True))
-        rig.logs.produce(100)
-        await rig.copy()
-        _, all_others = await run(rig.served.failover)
-        assert all_others.already_done
-        assert await offset_of(rig.logs.target, "g", COPY) is None
-        await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
-        assert await offset_of(rig.logs.target, "g", COPY) is not None
+async def test_a_group_whose_loss_was_accepted_moves_when_it_is_named_and_has_a_place_meanwhile(
+    rig: MoveRig,
+) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: rig.source_end + 5})
+    await run(rig.served.failover, MoveOptions(wait_seconds=0, accept_loss=True))
+    rig.logs.produce(100)
+    await rig.copy()
+    _, all_others = await run(rig.served.failover)
+    assert all_others.already_done
+    assert await offset_of(rig.logs.target, "g", COPY) is None
+    await run(rig.served.failover, MoveOptions(groups=("g",), wait_seconds=0))
+    assert await offset_of(rig.logs.target, "g", COPY) is not None
 
 
 async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() -> None:
@@ -190,25 +198,23 @@ async def test_an_offset_whose_records_are_still_to_be_copied_is_waited_for() ->
         assert (plan.blockers, plan.records_not_copied) == ([], 1)
 
 
-async def test_a_plan_names_groups_that_were_started_too_early_where_they_move_to() -> None:
+async def test_a_plan_names_groups_that_were_started_too_early_where_they_move_to(rig: MoveRig) -> None:
     """At the end of the copy, say: nobody moves them back, and nobody has read what lies before."""
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        end = rig.logs.visible_target()[-1].offset
-        rig.logs.target.set_group("g", {COPY: end})
-        told = [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead of A" in each]
-        assert [each.partition(":")[0] for each in told] == ["group g"]
-        await run(rig.served.failover)
-        rig.logs.target.set_group("g", {COPY: end + 1})
-        assert not [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead" in each]
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    end = rig.logs.visible_target()[-1].offset
+    rig.logs.target.set_group("g", {COPY: end})
+    told = [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead of A" in each]
+    assert [each.partition(":")[0] for each in told] == ["group g"]
+    await run(rig.served.failover)
+    rig.logs.target.set_group("g", {COPY: end + 1})
+    assert not [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead" in each]
 
 
-async def test_a_plan_says_that_a_move_is_running() -> None:
-    async with move_rig() as rig:
-        rig.logs.source.set_group("g", {ORIGIN: 100})
-        first = rig.served.failover.run(NO_WAIT)
-        await anext(first)
-        for runner in (rig.served.failover, rig.served.failback):
-            (running,) = (await runner.plan(NO_WAIT)).blockers
-            assert running == "a move of A->B is running: `twinlog failover watch 'A->B'` shows it"
-        await first.aclose()
+async def test_a_plan_says_that_a_move_is_running(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    first = rig.served.failover.run(NO_WAIT)
+    await anext(first)
+    for runner in (rig.served.failover, rig.served.failback):
+        (running,) = (await runner.plan(NO_WAIT)).blockers
+        assert running == "a move of A->B is running: `twinlog failover watch 'A->B'` shows it"
+    await first.aclose()

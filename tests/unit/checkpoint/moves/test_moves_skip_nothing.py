@@ -87,24 +87,23 @@ async def test_no_group_skips_a_record_that_it_has_not_read(seed: int) -> None:
 
 @pytest.mark.parametrize("left", [140, 0])
 async def test_what_was_deleted_on_the_target_is_counted_for_each_group_that_has_not_read_it(
-    left: int,
+    rig: MoveRig, left: int
 ) -> None:
     """Also where the copy has nothing left to compare, so that only offset syncs tell its place."""
-    async with move_rig() as rig:
-        logs = rig.logs
-        here, there = logs.visible_source(), logs.visible_target()
-        for unread in (200, 3, 0):
-            at = here[-unread].offset if unread else rig.source_end
-            logs.source.set_group(f"{unread} unread", {ORIGIN: at})
-        log = logs.target.log(COPY)
-        log.delete_before(there[-left].offset if left else log.end_offset)
-        before_it = {record.value for record in here} - {record.value for record in logs.visible_target()}
-        skipped = {
-            unread: sum(record.value in before_it for record in here[len(here) - unread :])
-            for unread in (200, 3, 0)
-        }
-        plan = await rig.served.failover.plan(NO_WAIT)
-        accepted = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
+    logs = rig.logs
+    here, there = logs.visible_source(), logs.visible_target()
+    for unread in (200, 3, 0):
+        at = here[-unread].offset if unread else rig.source_end
+        logs.source.set_group(f"{unread} unread", {ORIGIN: at})
+    log = logs.target.log(COPY)
+    log.delete_before(there[-left].offset if left else log.end_offset)
+    before_it = {record.value for record in here} - {record.value for record in logs.visible_target()}
+    skipped = {
+        unread: sum(record.value in before_it for record in here[len(here) - unread :])
+        for unread in (200, 3, 0)
+    }
+    plan = await rig.served.failover.plan(NO_WAIT)
+    accepted = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
     stay = {f"{unread} unread" for unread, lost in skipped.items() if lost}
     assert actions(plan) == {
         f"{unread} unread": MoveAction.SKIP_UNREAD if lost else MoveAction.WRITE
@@ -116,47 +115,46 @@ async def test_what_was_deleted_on_the_target_is_counted_for_each_group_that_has
     assert all(group in note for group in stay)
 
 
-async def test_a_group_below_the_log_there_is_named_where_only_its_checkpoint_is_known() -> None:
-    async with move_rig() as rig:
-        logs = rig.logs
-        logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
-        await next_pass(rig)
-        logs.target.log(COPY).delete_before(logs.visible_target()[200].offset)
-        logs.source.take_away()
-        plan = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
+async def test_a_group_below_the_log_there_is_named_where_only_its_checkpoint_is_known(rig: MoveRig) -> None:
+    logs = rig.logs
+    logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
+    await next_pass(rig)
+    logs.target.log(COPY).delete_before(logs.visible_target()[200].offset)
+    logs.source.take_away()
+    plan = await rig.served.failover.plan(replace(NO_WAIT, accept_loss=True))
     assert plan.blockers == []
     assert any("group g" in each and "BEFORE_START" in each for each in plan.warnings)
 
 
-async def test_a_group_that_has_read_on_there_is_not_said_to_continue_at_the_first_record() -> None:
-    async with move_rig() as rig:
-        logs = rig.logs
-        state = CopyState(state="RUNNING", position=rig.source_end, equal_below=None)
-        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
-        log = logs.target.log(COPY)
-        log.delete_before(logs.visible_target()[200].offset)
-        logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
-        logs.target.set_group("g", {COPY: log.end_offset})
-        plan = await rig.served.failover.plan(NO_WAIT)
+async def test_a_group_that_has_read_on_there_is_not_said_to_continue_at_the_first_record(
+    rig: MoveRig,
+) -> None:
+    logs = rig.logs
+    state = CopyState(state="RUNNING", position=rig.source_end, equal_below=None)
+    rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+    log = logs.target.log(COPY)
+    log.delete_before(logs.visible_target()[200].offset)
+    logs.source.set_group("g", {ORIGIN: logs.visible_source()[50].offset})
+    logs.target.set_group("g", {COPY: log.end_offset})
+    plan = await rig.served.failover.plan(NO_WAIT)
     assert actions(plan) == {"g": MoveAction.KEEP_AHEAD}
     assert not [each for each in plan.warnings if "BEFORE_START" in each]
 
 
 @pytest.mark.parametrize("preserved", [False, True])
 async def test_a_group_past_the_end_of_the_log_that_it_leaves_is_named_with_both_places(
-    preserved: bool,
+    rig: MoveRig, preserved: bool
 ) -> None:
-    async with move_rig() as rig:
-        end, past = rig.source_end, rig.source_end + 50
-        if preserved:
-            state = CopyState(state="RUNNING", position=end, equal_below=None)
-            rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
-        else:
-            rig.logs.source.set_group("g", {ORIGIN: end})
-            await next_pass(rig)
-            await synced(rig)
-        rig.logs.source.set_group("g", {ORIGIN: past})
-        plan = await rig.served.failover.plan(NO_WAIT)
+    end, past = rig.source_end, rig.source_end + 50
+    if preserved:
+        state = CopyState(state="RUNNING", position=end, equal_below=None)
+        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+    else:
+        rig.logs.source.set_group("g", {ORIGIN: end})
+        await next_pass(rig)
+        await synced(rig)
+    rig.logs.source.set_group("g", {ORIGIN: past})
+    plan = await rig.served.failover.plan(NO_WAIT)
     (entry,) = plan.partitions
     (note,) = [each for each in plan.warnings if "past the end" in each]
     assert f"group g: its offset {past} is past the end {end} of orders-0 on A" in note

@@ -32,33 +32,31 @@ async def let_write(rig: MoveRig, *rules: AclBinding) -> None:
     await rig.logs.source.create_acls(rules or [rule()])
 
 
-async def test_writers_may_write_the_copies_from_the_failover_to_the_failback() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
-        plan = await rig.served.failover.plan(GRANTING)
-        assert plan.write_grants == (GRANT,)
-        assert rig.logs.target.acls == set(), "a plan changes nothing"
-        steps, report = await run(rig.served.failover, GRANTING)
-        assert rig.logs.target.acls == {GRANT}
-        assert Step.GRANT in [step.step for step in steps]
-        assert report.plan.write_grants == (GRANT,)
-        _, again = await run(rig.served.failover, GRANTING)
-        assert again.already_done
-        steps, _ = await run(rig.served.failback)
-        assert rig.logs.target.acls == set()
-        assert Step.REVOKE in [step.step for step in steps]
-        assert rig.logs.source.acls == {rule()}
+async def test_writers_may_write_the_copies_from_the_failover_to_the_failback(rig: MoveRig) -> None:
+    await let_write(rig)
+    plan = await rig.served.failover.plan(GRANTING)
+    assert plan.write_grants == (GRANT,)
+    assert rig.logs.target.acls == set(), "a plan changes nothing"
+    steps, report = await run(rig.served.failover, GRANTING)
+    assert rig.logs.target.acls == {GRANT}
+    assert Step.GRANT in [step.step for step in steps]
+    assert report.plan.write_grants == (GRANT,)
+    _, again = await run(rig.served.failover, GRANTING)
+    assert again.already_done
+    steps, _ = await run(rig.served.failback)
+    assert rig.logs.target.acls == set()
+    assert Step.REVOKE in [step.step for step in steps]
+    assert rig.logs.source.acls == {rule()}
 
 
-async def test_nothing_is_granted_unless_asked() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
-        _, report = await run(rig.served.failover)
-        assert rig.logs.target.acls == set()
-        assert report.plan.write_grants == ()
-        _, later = await run(rig.served.failover, GRANTING)
-        assert rig.logs.target.acls == {GRANT}
-        assert not later.already_done, "a finished failover may grant later"
+async def test_nothing_is_granted_unless_asked(rig: MoveRig) -> None:
+    await let_write(rig)
+    _, report = await run(rig.served.failover)
+    assert rig.logs.target.acls == set()
+    assert report.plan.write_grants == ()
+    _, later = await run(rig.served.failover, GRANTING)
+    assert rig.logs.target.acls == {GRANT}
+    assert not later.already_done, "a finished failover may grant later"
 
 
 @pytest.mark.parametrize("is_shared", [False, True])
@@ -84,55 +82,51 @@ async def test_a_fence_on_the_source_takes_no_grant_away(is_shared: bool) -> Non
         assert rig.logs.target.acls == set()
 
 
-async def test_a_rule_that_looks_like_a_fence_and_was_there_before_is_obeyed() -> None:
-    async with move_rig() as rig:
-        await let_write(rig, rule(), fence_of(ORIGIN.topic))
-        for options in (GRANTING, replace(GRANTING, fence=True)):
-            _, report = await run(rig.served.failover, options)
-            assert rig.logs.target.acls == set()
-            assert any("a DENY of the source may limit it" in warning for warning in report.plan.warnings)
-
-
-async def test_a_right_that_was_there_before_stays() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
-        await rig.logs.target.create_acls([GRANT])
-        await run(rig.served.failover, GRANTING)
-        await run(rig.served.failback)
-        assert rig.logs.target.acls == {GRANT}
-
-
-async def test_a_grant_is_recorded_before_it_is_there_so_that_none_is_forgotten() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
-
-        def killed(call: Call) -> None:
-            raise TransientKafkaError("killed")
-
-        undo = rig.logs.target.intercept("create_acls", killed, after=True)
-        with pytest.raises(TransientKafkaError):
-            await run(rig.served.failover, GRANTING)
-        undo()
-        assert rig.logs.target.acls == {GRANT}
-        await run(rig.served.failback)
+async def test_a_rule_that_looks_like_a_fence_and_was_there_before_is_obeyed(rig: MoveRig) -> None:
+    await let_write(rig, rule(), fence_of(ORIGIN.topic))
+    for options in (GRANTING, replace(GRANTING, fence=True)):
+        _, report = await run(rig.served.failover, options)
         assert rig.logs.target.acls == set()
+        assert any("a DENY of the source may limit it" in warning for warning in report.plan.warnings)
 
 
-async def test_a_failback_that_is_cut_leaves_the_grant_to_the_next_run() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
+async def test_a_right_that_was_there_before_stays(rig: MoveRig) -> None:
+    await let_write(rig)
+    await rig.logs.target.create_acls([GRANT])
+    await run(rig.served.failover, GRANTING)
+    await run(rig.served.failback)
+    assert rig.logs.target.acls == {GRANT}
+
+
+async def test_a_grant_is_recorded_before_it_is_there_so_that_none_is_forgotten(rig: MoveRig) -> None:
+    await let_write(rig)
+
+    def killed(call: Call) -> None:
+        raise TransientKafkaError("killed")
+
+    undo = rig.logs.target.intercept("create_acls", killed, after=True)
+    with pytest.raises(TransientKafkaError):
         await run(rig.served.failover, GRANTING)
+    undo()
+    assert rig.logs.target.acls == {GRANT}
+    await run(rig.served.failback)
+    assert rig.logs.target.acls == set()
 
-        def killed(call: Call) -> None:
-            raise TransientKafkaError("killed")
 
-        undo = rig.logs.target.intercept("delete_acls", killed)
-        with pytest.raises(TransientKafkaError):
-            await run(rig.served.failback)
-        undo()
-        assert rig.logs.target.acls == {GRANT}
+async def test_a_failback_that_is_cut_leaves_the_grant_to_the_next_run(rig: MoveRig) -> None:
+    await let_write(rig)
+    await run(rig.served.failover, GRANTING)
+
+    def killed(call: Call) -> None:
+        raise TransientKafkaError("killed")
+
+    undo = rig.logs.target.intercept("delete_acls", killed)
+    with pytest.raises(TransientKafkaError):
         await run(rig.served.failback)
-        assert rig.logs.target.acls == set()
+    undo()
+    assert rig.logs.target.acls == {GRANT}
+    await run(rig.served.failback)
+    assert rig.logs.target.acls == set()
 
 
 async def test_a_record_takes_back_rights_to_write_copies_of_the_flow_alone() -> None:
@@ -162,20 +156,18 @@ async def test_without_an_authorizer_nothing_is_granted() -> None:
             await run(rig.served.failover, GRANTING)
 
 
-async def test_a_source_that_is_away_cannot_tell_who_may_write() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
-        rig.logs.source.take_away()
-        plan = await rig.served.failover.plan(replace(GRANTING, accept_loss=True))
-        assert any("kafka-acls" in blocker for blocker in plan.blockers)
+async def test_a_source_that_is_away_cannot_tell_who_may_write(rig: MoveRig) -> None:
+    await let_write(rig)
+    rig.logs.source.take_away()
+    plan = await rig.served.failover.plan(replace(GRANTING, accept_loss=True))
+    assert any("kafka-acls" in blocker for blocker in plan.blockers)
 
 
-async def test_a_failback_grants_nothing() -> None:
-    async with move_rig() as rig:
-        await let_write(rig)
-        await run(rig.served.failover)
-        plan = await rig.served.failback.plan(replace(NO_WAIT, grant_write=True))
-        assert any("is for a failover" in blocker for blocker in plan.blockers)
+async def test_a_failback_grants_nothing(rig: MoveRig) -> None:
+    await let_write(rig)
+    await run(rig.served.failover)
+    plan = await rig.served.failback.plan(replace(NO_WAIT, grant_write=True))
+    assert any("is for a failover" in blocker for blocker in plan.blockers)
 
 
 def test_patterns_are_written_out_for_the_copies_that_are_there() -> None:
