@@ -21,68 +21,58 @@ from simulated.both_ways_rig import (
     write,
 )
 from simulated.test_steering import scope
-from simulated.world import SERVICES, World, live
+from simulated.world import SERVICES, World, live, lives_in
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.model import Flow
 from twinlog.testing.broker.compaction import compact
 
 
-def test_both_sides_write_and_have_every_record_once(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=3, partition_count=2) as world:
-            await write(world, range(4), seconds=0)
-            world.start(*SERVICES)
-            await all_once(world, 8)
-            await write(world, range(4, 12))
-            await all_once(world, 24)
-            assert not [each for each in world.logged if each["level"] in ("warning", "error", "critical")]
-
-    live(life())
+@lives_in(orders_on_all, seed=3, partition_count=2)
+async def test_both_sides_write_and_have_every_record_once(world: World) -> None:
+    await write(world, range(4), seconds=0)
+    world.start(*SERVICES)
+    await all_once(world, 8)
+    await write(world, range(4, 12))
+    await all_once(world, 24)
+    assert not [each for each in world.logged if each["level"] in ("warning", "error", "critical")]
 
 
 @pytest.mark.parametrize("written_since", [0, 2])
-def test_a_positions_topic_that_is_deleted_holds_the_flow_back_up_until_it_is_written_again(
-    tmp_path: Path, written_since: int
+@lives_in(orders_on_all, seed=3, partition_count=2)
+async def test_a_positions_topic_that_is_deleted_holds_the_flow_back_up_until_it_is_written_again(
+    world: World, *, written_since: int
 ) -> None:
     """It has the ids by which the flow back knows copies."""
+    world.start("configsync", "source")
+    await write(world, range(4))
+    await all_once(world, 8)
+    world.on["B"].cluster.delete_topic("mm2-offsets.A.internal")
+    await write(world, range(4, 4 + written_since))
+    await world.pause(60)
+    await write(world, range(10, 14))
+    await all_once(world, 16 + 2 * written_since)
+    await world.kill("source")
+    world.start("source")
+    await write(world, range(14, 16))
+    await all_once(world, 20 + 2 * written_since)
 
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=3, partition_count=2) as world:
-            world.start("configsync", "source")
-            await write(world, range(4))
-            await all_once(world, 8)
-            world.on["B"].cluster.delete_topic("mm2-offsets.A.internal")
-            await write(world, range(4, 4 + written_since))
-            await world.pause(60)
-            await write(world, range(10, 14))
-            await all_once(world, 16 + 2 * written_since)
-            await world.kill("source")
+
+@lives_in(World, FILE, seed=5)
+async def test_kills_and_restarts_repeat_and_lose_nothing(world: World) -> None:
+    world.on["A"].cluster.create_topic("orders", partition_count=2)
+    world.start("configsync", "source")
+    await world.until(lambda: world.on["B"].cluster.topics.get("orders"))
+    done = 0
+    for kill in (world.kill_tasks, lambda: world.kill("source"), lambda: world.stop("source")) * 2:
+        await write(world, range(done, done + 6), seconds=0.1)
+        await kill()
+        await write(world, range(done + 6, done + 8), seconds=0.1)
+        done += 8
+        if "source" not in world.services:
             world.start("source")
-            await write(world, range(14, 16))
-            await all_once(world, 20 + 2 * written_since)
-
-    live(life())
-
-
-def test_kills_and_restarts_repeat_and_lose_nothing(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=5) as world:
-            world.on["A"].cluster.create_topic("orders", partition_count=2)
-            world.start("configsync", "source")
-            await world.until(lambda: world.on["B"].cluster.topics.get("orders"))
-            done = 0
-            for kill in (world.kill_tasks, lambda: world.kill("source"), lambda: world.stop("source")) * 2:
-                await write(world, range(done, done + 6), seconds=0.1)
-                await kill()
-                await write(world, range(done + 6, done + 8), seconds=0.1)
-                done += 8
-                if "source" not in world.services:
-                    world.start("source")
-                await write(world, range(done, done + 2), seconds=0.5)
-                done += 2
-            await all_once(world, 2 * done)
-
-    live(life())
+        await write(world, range(done, done + 2), seconds=0.5)
+        done += 2
+    await all_once(world, 2 * done)
 
 
 @pytest.mark.parametrize(("seed", "ways"), [*((seed, 2) for seed in range(4)), (0, 1), (1, 1)])
@@ -123,61 +113,55 @@ def test_a_topic_that_is_created_again_while_it_is_written_gets_everything_once(
     live(life())
 
 
-def test_copies_keep_their_offsets_until_the_other_side_writes(tmp_path: Path) -> None:
+@lives_in(World, FILE, seed=14)
+async def test_copies_keep_their_offsets_until_the_other_side_writes(world: World) -> None:
     async def copy(world: World) -> tuple[str, int]:
         asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
         (told,) = (await world.order("ListPartitions", asked)).partitions
         return told.offsets_reason, told.offsets_since
 
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=14) as world:
-            a, b = world.on["A"], world.on["B"]
-            a.cluster.create_topic("orders")
-            a.produce("orders", 0, b"A0", b"A1", b"A2")
-            world.start(*SERVICES)
-            await world.until(lambda: len(values(world, "B")) == 3)
-            await world.pause(30)
-            assert await copy(world) == ("", 0)
-            await world.kill_tasks()
-            a.transaction("orders", b"A3", b"A4")
-            a.commit("readers", "orders", {0: 4})
-            await world.until(lambda: b.committed("readers"))
-            assert b.committed("readers")["orders", 0] == 4
-            assert a.ends("orders") == b.ends("orders") == [6], "also the marker has its offset"
-            for number in range(5, 10):
-                a.produce("orders", 0, b"A%d" % number)
-                b.produce("orders", 0, b"B%d" % number)
-                await world.pause(0.3)
-            await all_once(world, 15)
-            reason, since = await copy(world)
-            assert (reason, since) == ("BOTH_WAYS", 6), "the offset at which the other side began is recorded"
-            await world.pause(30)
-            assert not skipped(world, "everything")
-            await world.kill("source")
-            for flow in (Flow("A", "B"), Flow("B", "A")):
-                assert await verified(world, flow) == ("EQUAL", 0)
-            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
-
-    live(life())
+    a, b = world.on["A"], world.on["B"]
+    a.cluster.create_topic("orders")
+    a.produce("orders", 0, b"A0", b"A1", b"A2")
+    world.start(*SERVICES)
+    await world.until(lambda: len(values(world, "B")) == 3)
+    await world.pause(30)
+    assert await copy(world) == ("", 0)
+    await world.kill_tasks()
+    a.transaction("orders", b"A3", b"A4")
+    a.commit("readers", "orders", {0: 4})
+    await world.until(lambda: b.committed("readers"))
+    assert b.committed("readers")["orders", 0] == 4
+    assert a.ends("orders") == b.ends("orders") == [6], "also the marker has its offset"
+    for number in range(5, 10):
+        a.produce("orders", 0, b"A%d" % number)
+        b.produce("orders", 0, b"B%d" % number)
+        await world.pause(0.3)
+    await all_once(world, 15)
+    reason, since = await copy(world)
+    assert (reason, since) == ("BOTH_WAYS", 6), "the offset at which the other side began is recorded"
+    await world.pause(30)
+    assert not skipped(world, "everything")
+    await world.kill("source")
+    for flow in (Flow("A", "B"), Flow("B", "A")):
+        assert await verified(world, flow) == ("EQUAL", 0)
+    assert not [each for each in world.logged if each["level"] in ("error", "critical")]
 
 
-def test_a_copy_that_gets_offsets_of_its_own_while_verify_waits_for_it_is_equal(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=15) as world:
-            a, b = world.on["A"], world.on["B"]
-            world.start(*SERVICES)
-            await world.pause(20)
-            await world.kill("source")
-            a.produce("orders", 0, b"A0", b"A1", b"A2")
-            b.produce("orders", 0, b"B0", b"B1")
-            async with asyncio.TaskGroup() as group:
-                asked = group.create_task(verified(world, Flow("B", "A"), complete=False), name="verify")
-                await world.pause(2)
-                world.start("source")
-            assert asked.result() == ("EQUAL", 0)
-            assert values(world, "A") != values(world, "B"), "each has its own order"
-
-    live(life())
+@lives_in(orders_on_all, seed=15)
+async def test_a_copy_that_gets_offsets_of_its_own_while_verify_waits_for_it_is_equal(world: World) -> None:
+    a, b = world.on["A"], world.on["B"]
+    world.start(*SERVICES)
+    await world.pause(20)
+    await world.kill("source")
+    a.produce("orders", 0, b"A0", b"A1", b"A2")
+    b.produce("orders", 0, b"B0", b"B1")
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(verified(world, Flow("B", "A"), complete=False), name="verify")
+        await world.pause(2)
+        world.start("source")
+    assert asked.result() == ("EQUAL", 0)
+    assert values(world, "A") != values(world, "B"), "each has its own order"
 
 
 @pytest.mark.parametrize("seconds", [0.5, 15])
@@ -238,31 +222,27 @@ def test_names_that_change_both_ways_and_topics_that_one_flow_alone_copies(tmp_p
     live(life())
 
 
-def test_each_log_of_a_compacted_topic_keeps_what_arrived_last_in_it(tmp_path: Path) -> None:
+@lives_in(World, FILE, seed=13)
+async def test_each_log_of_a_compacted_topic_keeps_what_arrived_last_in_it(world: World) -> None:
     """Both sides write one key at once, and each has the other's value last; the next one is last on both.
     What brokers compress again and compaction rewrites is known as well."""
-
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=13) as world:
-            for application, codec in zip(world.on.values(), ("gzip", "zstd"), strict=True):
-                application.cluster.create_topic(
-                    "orders", configs={"cleanup.policy": "compact", "compression.type": codec}
-                )
-            world.start("configsync", "source")
-            await world.pause(20)
-            for alias, application in world.on.items():
-                application.produce("orders", 0, alias.encode(), key=b"same")
-            await all_in_order_of_arrival(world, [b"A", b"B"], [b"B", b"A"])
-            world.on["A"].produce("orders", 0, b"A again", key=b"same")
-            await all_in_order_of_arrival(world, [b"A", b"B", b"A again"], [b"B", b"A", b"A again"])
-            await world.kill("source")
-            for application in world.on.values():
-                compact(application.partition("orders"))
-            world.on["B"].produce("orders", 0, b"B again", key=b"other")
-            world.start("source")
-            await all_in_order_of_arrival(world, [b"A again", b"B again"], [b"A again", b"B again"])
-
-    live(life())
+    for application, codec in zip(world.on.values(), ("gzip", "zstd"), strict=True):
+        application.cluster.create_topic(
+            "orders", configs={"cleanup.policy": "compact", "compression.type": codec}
+        )
+    world.start("configsync", "source")
+    await world.pause(20)
+    for alias, application in world.on.items():
+        application.produce("orders", 0, alias.encode(), key=b"same")
+    await all_in_order_of_arrival(world, [b"A", b"B"], [b"B", b"A"])
+    world.on["A"].produce("orders", 0, b"A again", key=b"same")
+    await all_in_order_of_arrival(world, [b"A", b"B", b"A again"], [b"B", b"A", b"A again"])
+    await world.kill("source")
+    for application in world.on.values():
+        compact(application.partition("orders"))
+    world.on["B"].produce("orders", 0, b"B again", key=b"other")
+    world.start("source")
+    await all_in_order_of_arrival(world, [b"A again", b"B again"], [b"A again", b"B again"])
 
 
 async def all_in_order_of_arrival(world: World, on_a: list[bytes], on_b: list[bytes]) -> None:

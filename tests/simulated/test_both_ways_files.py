@@ -19,7 +19,7 @@ from simulated.both_ways_rig import (
     write,
 )
 from simulated.test_whose_copies import deny_reading
-from simulated.world import World, live
+from simulated.world import World, live, lives_in
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
@@ -42,143 +42,120 @@ def start_both(world: World, *names: str) -> Path:
     return back
 
 
-def test_verify_compares_the_records_of_one_cluster_with_their_copies(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=11, partition_count=2) as world:
-            await write(world, range(6), seconds=0)
-            world.start("configsync", "source")
-            a_to_b, b_to_a = Flow("A", "B"), Flow("B", "A")
-            await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
-            async with asyncio.TaskGroup() as group:
-                writing = group.create_task(write(world, range(6, 60), seconds=0.3), name="applications")
-                for flow in (a_to_b, b_to_a):
-                    told = await verified(world, flow, complete=False)
-                    assert (told, writing.done()) == (("EQUAL", 0), False), "while both sides write"
-            await all_once(world, 120)
-            await world.kill("source")
-            assert await verified(world, a_to_b) == ("EQUAL", 0)
-            assert await verified(world, b_to_a) == ("EQUAL", 0)
-            world.on["B"].produce("orders", 0, b"B60", b"B62")
-            assert await verified(world, a_to_b) == ("EQUAL", 0)
-            assert await verified(world, b_to_a) == ("DIFFERENT", 2)
-
-    live(life())
+@lives_in(orders_on_all, seed=11, partition_count=2)
+async def test_verify_compares_the_records_of_one_cluster_with_their_copies(world: World) -> None:
+    await write(world, range(6), seconds=0)
+    world.start("configsync", "source")
+    a_to_b, b_to_a = Flow("A", "B"), Flow("B", "A")
+    await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(write(world, range(6, 60), seconds=0.3), name="applications")
+        for flow in (a_to_b, b_to_a):
+            told = await verified(world, flow, complete=False)
+            assert (told, writing.done()) == (("EQUAL", 0), False), "while both sides write"
+    await all_once(world, 120)
+    await world.kill("source")
+    assert await verified(world, a_to_b) == ("EQUAL", 0)
+    assert await verified(world, b_to_a) == ("EQUAL", 0)
+    world.on["B"].produce("orders", 0, b"B60", b"B62")
+    assert await verified(world, a_to_b) == ("EQUAL", 0)
+    assert await verified(world, b_to_a) == ("DIFFERENT", 2)
 
 
-def test_a_file_for_each_direction(tmp_path: Path) -> None:
+@lives_in(orders_on_all, seed=19, file=ONE_WAY, partition_count=2)
+async def test_a_file_for_each_direction(world: World) -> None:
     """No process has the flow back: that there is one is known by the positions topic of it."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=19, file=ONE_WAY, partition_count=2) as world:
-            back = start_both(world, "configsync", "source")
-            await write(world, range(60), seconds=0.5)
-            await all_once(world, 120)
-            for file, flow in ((world.file, Flow("A", "B")), (back, Flow("B", "A"))):
-                assert await verified(world, flow, file=file) == ("EQUAL", 0)
-            assert not [each for each in world.logged if each["level"] in ("error", "critical")]
-
-    live(life())
+    back = start_both(world, "configsync", "source")
+    await write(world, range(60), seconds=0.5)
+    await all_once(world, 120)
+    for file, flow in ((world.file, Flow("A", "B")), (back, Flow("B", "A"))):
+        assert await verified(world, flow, file=file) == ("EQUAL", 0)
+    assert not [each for each in world.logged if each["level"] in ("error", "critical")]
 
 
-def test_what_is_copied_back_by_a_flow_of_another_file_is_not_foreign(tmp_path: Path) -> None:
+@lives_in(orders_on_all, seed=19, file=ONE_WAY)
+async def test_what_is_copied_back_by_a_flow_of_another_file_is_not_foreign(world: World) -> None:
     """Neither may know of the other when its first tasks begin."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=19, file=ONE_WAY) as world:
-            start_both(world, "configsync", "source")
-            await write(world, range(20), partitions=1)
-            await all_once(world, 40)
-            asked = ListPartitionsRequest(flow=types_pb2.Flow(source="A", target="B"))
-            for number in range(20, 22):
-                (told,) = (await world.order("ListPartitions", asked)).partitions
-                assert (told.foreign_records, len(told.foreign_writes)) == (0, 0)
-                await world.kill("source")
-                world.start("source")
-                await write(world, range(number, number + 1), partitions=1, seconds=60)
-
-    live(life())
+    start_both(world, "configsync", "source")
+    await write(world, range(20), partitions=1)
+    await all_once(world, 40)
+    asked = ListPartitionsRequest(flow=types_pb2.Flow(source="A", target="B"))
+    for number in range(20, 22):
+        (told,) = (await world.order("ListPartitions", asked)).partitions
+        assert (told.foreign_records, len(told.foreign_writes)) == (0, 0)
+        await world.kill("source")
+        world.start("source")
+        await write(world, range(number, number + 1), partitions=1, seconds=60)
 
 
 @pytest.mark.parametrize("killed", ["", "source", "source 2", "checkpoint", "checkpoint 2"])
 @pytest.mark.parametrize("sides", ["A", "AB"])
-def test_lagging_groups_get_a_place_though_the_flow_back_is_of_another_file(
-    tmp_path: Path, sides: str, killed: str
+@lives_in(orders_on_all, seed=5, file=ONE_WAY)
+async def test_lagging_groups_get_a_place_though_the_flow_back_is_of_another_file(
+    world: World, *, sides: str, killed: str
 ) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=5, file=ONE_WAY) as world:
-            a, b = world.on["A"], world.on["B"]
-            start_both(world, "configsync", "source", "checkpoint")
-            for number in range(20):
-                for alias in sides:
-                    values_ = (b"%s%d-%d" % (alias.encode(), number, each) for each in range(50))
-                    world.on[alias].produce("orders", 0, *values_)
-                await world.pause(0.4)
-            await world.until(lambda: both_have_all(world))
-            if killed:
-                await world.kill(killed)
-            if killed.startswith("checkpoint"):
-                back = ("--config", str(world.file.with_name("back.properties")))
-                world.start(killed, arguments=back if killed.endswith("2") else ())
-            a.commit("everything", "orders", {0: a.ends("orders")[0] // 2})
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] // 2})
-            # A file whose own source service is away moves no lagging group.
-            places = {"source": ("everything", b), "source 2": ("nearly everything", a)}
-            for group, there in [each for name, each in places.items() if name != killed]:
-                await world.until(partial(there.committed, group))
-                (place,) = there.committed(group).values()
-                assert not skipped(world, group)
-                assert 400 < len([seen for seen in there.read("orders") if seen.offset < place]) <= 1000
-
-    live(life())
+    a, b = world.on["A"], world.on["B"]
+    start_both(world, "configsync", "source", "checkpoint")
+    for number in range(20):
+        for alias in sides:
+            values_ = (b"%s%d-%d" % (alias.encode(), number, each) for each in range(50))
+            world.on[alias].produce("orders", 0, *values_)
+        await world.pause(0.4)
+    await world.until(lambda: both_have_all(world))
+    if killed:
+        await world.kill(killed)
+    if killed.startswith("checkpoint"):
+        back = ("--config", str(world.file.with_name("back.properties")))
+        world.start(killed, arguments=back if killed.endswith("2") else ())
+    a.commit("everything", "orders", {0: a.ends("orders")[0] // 2})
+    b.commit("nearly everything", "orders", {0: b.ends("orders")[0] // 2})
+    # A file whose own source service is away moves no lagging group.
+    places = {"source": ("everything", b), "source 2": ("nearly everything", a)}
+    for group, there in [each for name, each in places.items() if name != killed]:
+        await world.until(partial(there.committed, group))
+        (place,) = there.committed(group).values()
+        assert not skipped(world, group)
+        assert 400 < len([seen for seen in there.read("orders") if seen.offset < place]) <= 1000
 
 
-def test_without_a_right_on_the_offset_syncs_of_the_other_file_a_lagging_group_says_what_to_do(
-    tmp_path: Path,
+@lives_in(orders_on_all, seed=5, file=ONE_WAY)
+async def test_without_a_right_on_the_offset_syncs_of_the_other_file_a_lagging_group_says_what_to_do(
+    world: World,
 ) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=5, file=ONE_WAY) as world:
-            deny_reading(world.on["B"].cluster, "mm2-offset-syncs.A.internal")
-            start_both(world, "configsync", "source", "checkpoint")
-            await write(world, range(20), partitions=1)
-            await all_once(world, 40)
-            world.on["A"].commit("everything", "orders", {0: 10})
-            await world.pause(60)
-            told = (await world.groups())["everything", "orders", 0]
-            assert told.verdict == pb2.VERDICT_NO_SYNC
-            assert (
-                "grant READ on mm2-offset-syncs.*.internal, or put both flows into one file" in told.message
-            )
-            world.on["B"].cluster.authorizer = None
-            await world.until(partial(world.on["B"].committed, "everything"))
-            assert not skipped(world, "everything")
-
-    live(life())
+    deny_reading(world.on["B"].cluster, "mm2-offset-syncs.A.internal")
+    start_both(world, "configsync", "source", "checkpoint")
+    await write(world, range(20), partitions=1)
+    await all_once(world, 40)
+    world.on["A"].commit("everything", "orders", {0: 10})
+    await world.pause(60)
+    told = (await world.groups())["everything", "orders", 0]
+    assert told.verdict == pb2.VERDICT_NO_SYNC
+    assert "grant READ on mm2-offset-syncs.*.internal, or put both flows into one file" in told.message
+    world.on["B"].cluster.authorizer = None
+    await world.until(partial(world.on["B"].committed, "everything"))
+    assert not skipped(world, "everything")
 
 
 @pytest.mark.parametrize("away", ["", "source", "source 2"])
-def test_a_topic_that_is_created_again_gets_everything_though_the_flow_back_is_of_another_file(
-    tmp_path: Path, away: str
+@lives_in(orders_on_all, seed=21, file=ONE_WAY)
+async def test_a_topic_that_is_created_again_gets_everything_though_the_flow_back_is_of_another_file(
+    world: World, *, away: str
 ) -> None:
     """The flow back may not have seen the new topic yet; a process that starts has asked nothing before."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=21, file=ONE_WAY) as world:
-            back = start_both(world, "configsync", "source")
-            await write(world, range(20), partitions=1)
-            await all_once(world, 40)
-            if away:
-                await world.kill(away)
-            world.on["B"].cluster.delete_topic("orders")
-            world.on["B"].cluster.create_topic("orders")
-            await write(world, range(20, 40), partitions=1)
-            if away:
-                world.start(away, arguments=("--config", str(back if away.endswith("2") else world.file)))
-            await world.until(lambda: both_have_all(world))
-            await stands_still(world)
-            assert both_have_all(world)
-            assert len(values(world, "A")) == 80
-
-    live(life())
+    back = start_both(world, "configsync", "source")
+    await write(world, range(20), partitions=1)
+    await all_once(world, 40)
+    if away:
+        await world.kill(away)
+    world.on["B"].cluster.delete_topic("orders")
+    world.on["B"].cluster.create_topic("orders")
+    await write(world, range(20, 40), partitions=1)
+    if away:
+        world.start(away, arguments=("--config", str(back if away.endswith("2") else world.file)))
+    await world.until(lambda: both_have_all(world))
+    await stands_still(world)
+    assert both_have_all(world)
+    assert len(values(world, "A")) == 80
 
 
 HOMES = {"everything": "A", "nearly everything": "B"}

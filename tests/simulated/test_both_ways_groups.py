@@ -16,180 +16,154 @@ from simulated.both_ways_rig import (
     write_hundreds,
 )
 from simulated.test_steering import scope
-from simulated.world import SERVICES, live
+from simulated.world import SERVICES, World, live, lives_in
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.testing.broker.faults import Loss
 
 
-def test_groups_continue_on_the_other_side_and_skip_nothing(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=7) as world:
-            await write(world, range(6), partitions=1, seconds=0)
-            world.start(*SERVICES)
-            await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
-            a, b = world.on["A"], world.on["B"]
-            a.commit("everything", "orders", {0: a.ends("orders")[0]})
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 2})
-            a.commit("nothing", "orders", {0: 1})
-            await world.until(lambda: b.committed("everything"))
-            await world.until(lambda: a.committed("nearly everything"))
-            assert b.committed("everything")["orders", 0] == b.ends("orders")[0]
-            await world.until(lambda: b.committed("nothing"))
-            assert b.committed("nothing")["orders", 0] == 0, "the log begins there: no sync is as old"
-            await write(world, range(6, 20), partitions=1)
-            a.commit("everything", "orders", {0: a.ends("orders")[0] - 3})
-            for number in range(20, 40):
-                await write(world, range(number, number + 1), partitions=1, seconds=0)
-                await world.pause(2)
-                for group in ("everything", "nearly everything"):
-                    assert not skipped(world, group)
-
-    live(life())
+@lives_in(orders_on_all, seed=7)
+async def test_groups_continue_on_the_other_side_and_skip_nothing(world: World) -> None:
+    await write(world, range(6), partitions=1, seconds=0)
+    world.start(*SERVICES)
+    await world.until(lambda: both_have_all(world) and len(values(world, "A")) == 12)
+    a, b = world.on["A"], world.on["B"]
+    a.commit("everything", "orders", {0: a.ends("orders")[0]})
+    b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 2})
+    a.commit("nothing", "orders", {0: 1})
+    await world.until(lambda: b.committed("everything"))
+    await world.until(lambda: a.committed("nearly everything"))
+    assert b.committed("everything")["orders", 0] == b.ends("orders")[0]
+    await world.until(lambda: b.committed("nothing"))
+    assert b.committed("nothing")["orders", 0] == 0, "the log begins there: no sync is as old"
+    await write(world, range(6, 20), partitions=1)
+    a.commit("everything", "orders", {0: a.ends("orders")[0] - 3})
+    for number in range(20, 40):
+        await write(world, range(number, number + 1), partitions=1, seconds=0)
+        await world.pause(2)
+        for group in ("everything", "nearly everything"):
+            assert not skipped(world, group)
 
 
-def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(tmp_path: Path) -> None:
+@lives_in(orders_on_all, seed=7)
+async def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(world: World) -> None:
     """Of older syncs, which are 100 offsets apart, Kafka's store has none after a restart."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=7) as world:
-            world.start(*SERVICES)
-            await write_hundreds(world, 60)
-            await world.kill("checkpoint")
-            world.start("checkpoint")
-            world.on["A"].commit("everything", "orders", {0: 6000})
-            await world.until(lambda: world.on["B"].committed("everything"))
-            assert not skipped(world, "everything")
-            assert world.on["B"].committed("everything")["orders", 0] > 5500
-
-    live(life())
+    world.start(*SERVICES)
+    await write_hundreds(world, 60)
+    await world.kill("checkpoint")
+    world.start("checkpoint")
+    world.on["A"].commit("everything", "orders", {0: 6000})
+    await world.until(lambda: world.on["B"].committed("everything"))
+    assert not skipped(world, "everything")
+    assert world.on["B"].committed("everything")["orders", 0] > 5500
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_former_one(
-    tmp_path: Path, is_restarted: bool
+@lives_in(orders_on_all, seed=7)
+async def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_former_one(
+    world: World, *, is_restarted: bool
 ) -> None:
     """The new log grows before anything of it is copied: what is known of the former one fits it."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=7) as world:
-            a, b = world.on["A"], world.on["B"]
-            world.start(*SERVICES)
-            await write_hundreds(world, 10)
-            b.commit("nearly everything", "orders", {0: 1500})
-            await world.until(lambda: a.committed("nearly everything"))
-            assert a.committed("nearly everything")["orders", 0] > 1000
-            await world.kill("source")
-            if is_restarted:
-                await world.kill("checkpoint")
-            a.cluster.delete_topic("orders")
-            assert not a.committed("nearly everything")
-            a.cluster.create_topic("orders")
-            a.produce("orders", 0, *(b"A again %d" % number for number in range(2000)))
-            if is_restarted:
-                world.start("checkpoint")
-            for _ in range(40):
-                await world.pause(1)
-                assert not skipped(world, "nearly everything")
-            world.start("source")
-            await world.until(lambda: a.committed("nearly everything"))
-            for _ in range(40):
-                await world.pause(1)
-                assert not skipped(world, "nearly everything")
-            assert both_have_all(world)
-            assert a.committed("nearly everything")["orders", 0] == 0, "it has read none of what lies first"
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 100})
-            await world.until(lambda: a.committed("nearly everything")["orders", 0] > 1700)
-            assert not skipped(world, "nearly everything")
-            a.commit("everything", "orders", {0: a.ends("orders")[0]})
-            b.commit("nearly everything", "orders", {0: b.ends("orders")[0]})
-            await world.until(lambda: b.committed("everything") == {("orders", 0): b.ends("orders")[0]})
-            await world.until(
-                lambda: a.committed("nearly everything") == {("orders", 0): a.ends("orders")[0]}
-            )
-
-    live(life())
+    a, b = world.on["A"], world.on["B"]
+    world.start(*SERVICES)
+    await write_hundreds(world, 10)
+    b.commit("nearly everything", "orders", {0: 1500})
+    await world.until(lambda: a.committed("nearly everything"))
+    assert a.committed("nearly everything")["orders", 0] > 1000
+    await world.kill("source")
+    if is_restarted:
+        await world.kill("checkpoint")
+    a.cluster.delete_topic("orders")
+    assert not a.committed("nearly everything")
+    a.cluster.create_topic("orders")
+    a.produce("orders", 0, *(b"A again %d" % number for number in range(2000)))
+    if is_restarted:
+        world.start("checkpoint")
+    for _ in range(40):
+        await world.pause(1)
+        assert not skipped(world, "nearly everything")
+    world.start("source")
+    await world.until(lambda: a.committed("nearly everything"))
+    for _ in range(40):
+        await world.pause(1)
+        assert not skipped(world, "nearly everything")
+    assert both_have_all(world)
+    assert a.committed("nearly everything")["orders", 0] == 0, "it has read none of what lies first"
+    b.commit("nearly everything", "orders", {0: b.ends("orders")[0] - 100})
+    await world.until(lambda: a.committed("nearly everything")["orders", 0] > 1700)
+    assert not skipped(world, "nearly everything")
+    a.commit("everything", "orders", {0: a.ends("orders")[0]})
+    b.commit("nearly everything", "orders", {0: b.ends("orders")[0]})
+    await world.until(lambda: b.committed("everything") == {("orders", 0): b.ends("orders")[0]})
+    await world.until(lambda: a.committed("nearly everything") == {("orders", 0): a.ends("orders")[0]})
 
 
-def test_a_source_that_does_not_answer_takes_no_group_its_place(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=7) as world:
-            a, b = world.on["A"], world.on["B"]
-            world.start(*SERVICES)
-            await write_hundreds(world, 3)
-            a.commit("readers", "orders", {0: a.ends("orders")[0]})
-            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-            await world.kafka["A"].stop_node(1)
-            b.commit("readers", "orders", {0: 0})
-            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-            await world.move("failover", accept_loss=True)
-            assert not skipped(world, "readers")
-
-    live(life())
+@lives_in(orders_on_all, seed=7)
+async def test_a_source_that_does_not_answer_takes_no_group_its_place(world: World) -> None:
+    a, b = world.on["A"], world.on["B"]
+    world.start(*SERVICES)
+    await write_hundreds(world, 3)
+    a.commit("readers", "orders", {0: a.ends("orders")[0]})
+    await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+    await world.kafka["A"].stop_node(1)
+    b.commit("readers", "orders", {0: 0})
+    await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+    await world.move("failover", accept_loss=True)
+    assert not skipped(world, "readers")
 
 
-def test_a_group_past_the_end_of_a_log_that_lost_records_skips_no_record_written_since(
-    tmp_path: Path,
+@lives_in(orders_on_all, seed=3)
+async def test_a_group_past_the_end_of_a_log_that_lost_records_skips_no_record_written_since(
+    world: World,
 ) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=3) as world:
-            a, b = world.on["A"], world.on["B"]
-            world.start(*SERVICES)
-            await write_hundreds(world, 2)
-            a.produce("orders", 0, *(b"A2-%d" % number for number in range(20)))
-            await world.until(lambda: both_have_all(world))
-            (end,) = a.ends("orders")
-            a.commit("readers", "orders", {0: end})
-            await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-            a.cluster.lose_tail(a.partition("orders"), end - 15)
-            a.produce("orders", 0, *(b"new %d" % number for number in range(10)))
-            await world.pause(60)
-            new = next(each.offset for each in b.read("orders") if each.value == b"new 0")
-            assert b.committed("readers")["orders", 0] <= new
-            *_, last = await world.move("failover", accept_loss=True)
-            assert not last.report.left_behind
-            assert b.committed("readers")["orders", 0] <= new
-
-    live(life())
+    a, b = world.on["A"], world.on["B"]
+    world.start(*SERVICES)
+    await write_hundreds(world, 2)
+    a.produce("orders", 0, *(b"A2-%d" % number for number in range(20)))
+    await world.until(lambda: both_have_all(world))
+    (end,) = a.ends("orders")
+    a.commit("readers", "orders", {0: end})
+    await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+    a.cluster.lose_tail(a.partition("orders"), end - 15)
+    a.produce("orders", 0, *(b"new %d" % number for number in range(10)))
+    await world.pause(60)
+    new = next(each.offset for each in b.read("orders") if each.value == b"new 0")
+    assert b.committed("readers")["orders", 0] <= new
+    *_, last = await world.move("failover", accept_loss=True)
+    assert not last.report.left_behind
+    assert b.committed("readers")["orders", 0] <= new
 
 
-def test_a_group_before_an_open_transaction_skips_nothing_of_the_other_side(tmp_path: Path) -> None:
+@lives_in(orders_on_all, seed=18)
+async def test_a_group_before_an_open_transaction_skips_nothing_of_the_other_side(world: World) -> None:
     """It has read all that it can, and copies lie behind the transaction."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=18) as world:
-            world.start(*SERVICES)
-            await write(world, range(3), partitions=1)
-            await all_once(world, 6)
-            a, b = world.on["A"], world.on["B"]
-            stands_at = a.ends("orders")[0]
-            a.open_transaction("orders", b"A3")
-            await write(world, range(4, 9), partitions=1, to="B")
-            await world.until(lambda: a.ends("orders")[0] >= stands_at + 6)
-            await world.pause(30)
-            a.commit("everything", "orders", {0: stands_at})
-            await world.until(lambda: b.committed("everything"))
-            await world.pause(30)
-            assert not skipped(world, "everything")
-
-    live(life())
+    world.start(*SERVICES)
+    await write(world, range(3), partitions=1)
+    await all_once(world, 6)
+    a, b = world.on["A"], world.on["B"]
+    stands_at = a.ends("orders")[0]
+    a.open_transaction("orders", b"A3")
+    await write(world, range(4, 9), partitions=1, to="B")
+    await world.until(lambda: a.ends("orders")[0] >= stands_at + 6)
+    await world.pause(30)
+    a.commit("everything", "orders", {0: stands_at})
+    await world.until(lambda: b.committed("everything"))
+    await world.pause(30)
+    assert not skipped(world, "everything")
 
 
-def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=17) as world:
-            world.start(*SERVICES)
-            await write(world, range(3), partitions=1)
-            await all_once(world, 6)
-            pause = source.PauseReplicationRequest(scope=scope("orders"), by="ann")
-            await world.order("PauseReplication", pause)
-            await write(world, range(3, 8), partitions=1, to="B")
-            await world.until(lambda: len(values(world, "A")) == 11)
-            world.on["A"].commit("readers", "orders", {0: 2})
-            told = r"orders-0: 5 records \(PAUSED.*; records that came from there count, too\)"
-            with pytest.raises(grpc.RpcError, match=told):
-                await world.move("failover", groups=["readers"])
-
-    live(life())
+@lives_in(orders_on_all, seed=17)
+async def test_a_move_says_that_what_it_waits_for_may_come_from_the_other_side(world: World) -> None:
+    world.start(*SERVICES)
+    await write(world, range(3), partitions=1)
+    await all_once(world, 6)
+    pause = source.PauseReplicationRequest(scope=scope("orders"), by="ann")
+    await world.order("PauseReplication", pause)
+    await write(world, range(3, 8), partitions=1, to="B")
+    await world.until(lambda: len(values(world, "A")) == 11)
+    world.on["A"].commit("readers", "orders", {0: 2})
+    told = r"orders-0: 5 records \(PAUSED.*; records that came from there count, too\)"
+    with pytest.raises(grpc.RpcError, match=told):
+        await world.move("failover", groups=["readers"])
 
 
 @pytest.mark.parametrize("killed", ["tasks", "source", "source twice"])

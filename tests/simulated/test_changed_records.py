@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simulated.world import ONE_BROKER, World, live
+from simulated.world import ONE_BROKER, World, live, lives_in
 from twinlog.api.source.v1 import source_service_pb2 as source_api
 from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches.bodies import OpenRecord, decode_record, encode_body
@@ -155,19 +155,16 @@ def test_records_arrive_changed_and_once_whatever_is_killed(tmp_path: Path, seed
     live(life())
 
 
-def test_a_pipe_that_opens_for_longer_than_an_epoch_serves_the_next_one(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, f"{FILE}{SHORT_EPOCHS}", make_pipe=Slow) as world:
-            source = world.on["A"]
-            source.cluster.create_topic("orders")
-            world.start("configsync", "source")
-            for patience_seconds in (60, Slow.seconds / 2):
-                source.produce("orders", 0, b"a", b"drop", b"b")
-                await world.until(lambda: values(world, "B") == wanted(world), patience_seconds)
-            for service in ("source", "configsync"):
-                await world.stop(service)
-
-    live(life())
+@lives_in(World, f"{FILE}{SHORT_EPOCHS}", make_pipe=Slow)
+async def test_a_pipe_that_opens_for_longer_than_an_epoch_serves_the_next_one(world: World) -> None:
+    source = world.on["A"]
+    source.cluster.create_topic("orders")
+    world.start("configsync", "source")
+    for patience_seconds in (60, Slow.seconds / 2):
+        source.produce("orders", 0, b"a", b"drop", b"b")
+        await world.until(lambda: values(world, "B") == wanted(world), patience_seconds)
+    for service in ("source", "configsync"):
+        await world.stop(service)
 
 
 class Late(Slow):
@@ -212,20 +209,17 @@ def test_partitions_whose_records_are_with_spark_say_why_in_each_epoch(
     live(life())
 
 
-def test_records_that_take_longer_than_an_epoch_are_changed_once_for_the_next_one(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, f"{FILE}{SHORT_EPOCHS}", make_pipe=Sluggish) as world:
-            source = world.on["A"]
-            source.cluster.create_topic("orders")
-            source.produce("orders", 0, b"a", b"drop", b"b")
-            world.start("configsync", "source")
-            await world.pause(8)
-            source.produce("orders", 0, b"c")
-            await world.until(lambda: values(world, "B") == wanted(world), 60)
-            for service in ("source", "configsync"):
-                await world.stop(service)
-
-    live(life())
+@lives_in(World, f"{FILE}{SHORT_EPOCHS}", make_pipe=Sluggish)
+async def test_records_that_take_longer_than_an_epoch_are_changed_once_for_the_next_one(world: World) -> None:
+    source = world.on["A"]
+    source.cluster.create_topic("orders")
+    source.produce("orders", 0, b"a", b"drop", b"b")
+    world.start("configsync", "source")
+    await world.pause(8)
+    source.produce("orders", 0, b"c")
+    await world.until(lambda: values(world, "B") == wanted(world), 60)
+    for service in ("source", "configsync"):
+        await world.stop(service)
 
 
 @pytest.mark.parametrize(
@@ -407,61 +401,55 @@ def test_verify_compares_what_was_copied_with_the_transform_of_its_file(tmp_path
     live(life())
 
 
-def test_a_copy_with_the_sources_offsets_that_gets_expressions_has_offsets_of_its_own_for_good(
-    tmp_path: Path,
+@lives_in(World, FILE, make_pipe=Steady)
+async def test_a_copy_with_the_sources_offsets_that_gets_expressions_has_offsets_of_its_own_for_good(
+    world: World,
 ) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, make_pipe=Steady) as world:
-            changes = world.file.read_text()
-            copies = "\n".join(line for line in changes.splitlines() if "A->B.twinlog" not in line)
-            source, target = world.on["A"], world.on["B"]
-            source.cluster.create_topic("orders")
-            stood, arrived = [], []
-            for text, value in ((copies, b"a"), (changes, b"b"), (copies, b"c")):
-                world.file.write_text(text)
-                source.produce("orders", 0, value, b"drop")
-                arrived.extend([value.upper()] if text is changes else [value, b"drop"])
-                world.start("configsync", "source")
-                await world.until(lambda: [each.value for each in target.read("orders")] == arrived)
-                await world.pause(5)
-                request = source_api.ListPartitionsRequest(source_topic="orders")
-                (told,) = (await asked(world, "ListPartitions", request)).partitions
-                stood.append((told.offsets, told.offsets_since, bool(told.transform), told.transform_since))
-                for service in ("source", "configsync"):
-                    await world.stop(service)
-            assert stood == [
-                ("preserved", 0, False, 0),
-                ("translated", 2, True, 2),
-                ("translated", 2, False, 4),
-            ]
-
-    live(life())
+    changes = world.file.read_text()
+    copies = "\n".join(line for line in changes.splitlines() if "A->B.twinlog" not in line)
+    source, target = world.on["A"], world.on["B"]
+    source.cluster.create_topic("orders")
+    stood, arrived = [], []
+    for text, value in ((copies, b"a"), (changes, b"b"), (copies, b"c")):
+        world.file.write_text(text)
+        source.produce("orders", 0, value, b"drop")
+        arrived.extend([value.upper()] if text is changes else [value, b"drop"])
+        world.start("configsync", "source")
+        await world.until(lambda: [each.value for each in target.read("orders")] == arrived)
+        await world.pause(5)
+        request = source_api.ListPartitionsRequest(source_topic="orders")
+        (told,) = (await asked(world, "ListPartitions", request)).partitions
+        stood.append((told.offsets, told.offsets_since, bool(told.transform), told.transform_since))
+        for service in ("source", "configsync"):
+            await world.stop(service)
+    assert stood == [
+        ("preserved", 0, False, 0),
+        ("translated", 2, True, 2),
+        ("translated", 2, False, 4),
+    ]
 
 
 async def nobody(_flow: Flow, _expressions: Expressions, _job: PipeJob) -> None: ...
 
 
-def test_expressions_are_looked_at_before_a_record_is_fetched(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, make_pipe=Pipe) as world:
-            source = world.on["A"]
-            for topic in ("orders", "plain"):
-                source.cluster.create_topic(topic)
-                source.produce(topic, 0, b"first")
-            world.refusal = TransientKafkaError("no JVM", reason="SPARK_UNAVAILABLE")
-            world.start("configsync", "source")
-            await world.until(lambda: world.on["B"].read("plain") == source.read("plain"))
-            world.refusal = StateError("twinlog.transform.value: no", reason="TRANSFORM_REFUSED")
-            await world.pause(60)
-            assert values(world, "B") == []
-            await world.stop("source")
-            world.refusal = None
-            world.start("source")
-            await world.until(lambda: values(world, "B") == [(0, b"FIRST")])
-            for service in ("source", "configsync"):
-                await world.stop(service)
-
-    live(life())
+@lives_in(World, FILE, make_pipe=Pipe)
+async def test_expressions_are_looked_at_before_a_record_is_fetched(world: World) -> None:
+    source = world.on["A"]
+    for topic in ("orders", "plain"):
+        source.cluster.create_topic(topic)
+        source.produce(topic, 0, b"first")
+    world.refusal = TransientKafkaError("no JVM", reason="SPARK_UNAVAILABLE")
+    world.start("configsync", "source")
+    await world.until(lambda: world.on["B"].read("plain") == source.read("plain"))
+    world.refusal = StateError("twinlog.transform.value: no", reason="TRANSFORM_REFUSED")
+    await world.pause(60)
+    assert values(world, "B") == []
+    await world.stop("source")
+    world.refusal = None
+    world.start("source")
+    await world.until(lambda: values(world, "B") == [(0, b"FIRST")])
+    for service in ("source", "configsync"):
+        await world.stop(service)
 
 
 async def asked(world: World, name: str, request: Any) -> Any:

@@ -1,33 +1,26 @@
 """What flows ask of the clusters while nothing is written."""
 
 from collections import Counter
-from pathlib import Path
 
-from simulated.replicas_rig import replicated
-from simulated.world import SERVICES, live
+from simulated.replicas_rig import Replicas, replicated
+from simulated.world import SERVICES, World, lives_in
 from twinlog.kafka.protocol.metadata import METADATA
 
 FLOWS = "ABCDEFGHIJ"
 SETTLED_SECONDS, MEASURED_SECONDS = 60, 120
 
 
-def test_ten_idle_flows_read_metadata_once_a_second_each(
-    tmp_path: Path,
-) -> None:
+@lives_in(replicated, FLOWS, more="emit.heartbeats.enabled = false\n")
+async def test_ten_idle_flows_read_metadata_once_a_second_each(world: World, replicas: Replicas) -> None:
     """All four services together."""
-
-    async def life() -> None:
-        async with replicated(tmp_path, FLOWS, more="emit.heartbeats.enabled = false\n") as (world, _):
-            for alias in FLOWS:
-                world.on[alias].cluster.create_topic("orders")
-                world.on[alias].produce("orders", 0, b"one")
-            world.start(*SERVICES)
-            await world.until(lambda: all(world.on["M"].ends(f"{alias}.orders") == [1] for alias in FLOWS))
-            await world.pause(SETTLED_SECONDS)
-            begin = len(world.requests)
-            await world.pause(MEASURED_SECONDS)
-            asked = Counter(key for *_, key in world.requests[begin:])
-            assert asked[METADATA] <= len(FLOWS) * MEASURED_SECONDS, asked
-            assert asked.total() <= 3 * len(FLOWS) * MEASURED_SECONDS, asked
-
-    live(life())
+    for alias in FLOWS:
+        world.on[alias].cluster.create_topic("orders")
+        world.on[alias].produce("orders", 0, b"one")
+    world.start(*SERVICES)
+    await world.until(lambda: all(world.on["M"].ends(f"{alias}.orders") == [1] for alias in FLOWS))
+    await world.pause(SETTLED_SECONDS)
+    begin = len(world.requests)
+    await world.pause(MEASURED_SECONDS)
+    asked = Counter(key for *_, key in world.requests[begin:])
+    assert asked[METADATA] <= len(FLOWS) * MEASURED_SECONDS, asked
+    assert asked.total() <= 3 * len(FLOWS) * MEASURED_SECONDS, asked

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from simulated.replicas_rig import OTHERS, owned
-from simulated.world import ONE_BROKER, World, live
+from simulated.world import ONE_BROKER, World, live, lives_in
 from twinlog.api.common.v1 import owners_service_pb2 as owners
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
@@ -106,107 +106,91 @@ async def all_go_on(world: World, seconds: float) -> None:
     )
 
 
-def test_an_idle_process_copies_half_of_a_flow_that_is_behind(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with behind(tmp_path) as world:
-            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
-            await world.pause(5)
-            assert (await status(world, "source")).slots == 4
-            row = (await world.status()).flows["A->B"]
-            (told,) = (each.message for each in row.in_force if each.kind == "LENT_CORES")
-            port = world.contexts["source 2"].bound.number
-            assert re.fullmatch(rf"2 workers on cores of \S+:{port}, process \d+, which owns no flow", told)
-            await world.until(lambda: whole(world))
-            check_copies(world)
-            await world.until(lambda: not lent(world), 3 * IDLE_SECONDS)
-            assert not (await status(world, "source")).lent_workers
-
-    live(life(), machines_differ=True)
+@lives_in(behind, machines_differ=True)
+async def test_an_idle_process_copies_half_of_a_flow_that_is_behind(world: World) -> None:
+    await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+    await world.pause(5)
+    assert (await status(world, "source")).slots == 4
+    row = (await world.status()).flows["A->B"]
+    (told,) = (each.message for each in row.in_force if each.kind == "LENT_CORES")
+    port = world.contexts["source 2"].bound.number
+    assert re.fullmatch(rf"2 workers on cores of \S+:{port}, process \d+, which owns no flow", told)
+    await world.until(lambda: whole(world))
+    check_copies(world)
+    await world.until(lambda: not lent(world), 3 * IDLE_SECONDS)
+    assert not (await status(world, "source")).lent_workers
 
 
 @pytest.mark.parametrize("ends", ["kill", "stop"])
-def test_of_two_idle_processes_both_lend_and_one_that_ends_costs_seconds(tmp_path: Path, ends: str) -> None:
-    async def life() -> None:
-        async with behind(tmp_path) as world:
-            world.start("source 3", arguments=OTHERS)
-            await world.until(lambda: len(lent(world)) == 4, COMES_SECONDS)
-            await world.pause(5)
-            assert (await status(world, "source")).slots == 6
-            await getattr(world, ends)("source 3")
-            await all_go_on(world, SECONDS_OF_A_LOSS)
-            await getattr(world, ends)("source 2")
-            await all_go_on(world, SECONDS_OF_A_LOSS)
-            await world.pause(5)
-            assert (await status(world, "source")).slots == 2, "no more than the owner has cores"
-            await world.until(lambda: whole(world))
-            check_copies(world)
+@lives_in(behind, machines_differ=True)
+async def test_of_two_idle_processes_both_lend_and_one_that_ends_costs_seconds(
+    world: World, *, ends: str
+) -> None:
+    world.start("source 3", arguments=OTHERS)
+    await world.until(lambda: len(lent(world)) == 4, COMES_SECONDS)
+    await world.pause(5)
+    assert (await status(world, "source")).slots == 6
+    await getattr(world, ends)("source 3")
+    await all_go_on(world, SECONDS_OF_A_LOSS)
+    await getattr(world, ends)("source 2")
+    await all_go_on(world, SECONDS_OF_A_LOSS)
+    await world.pause(5)
+    assert (await status(world, "source")).slots == 2, "no more than the owner has cores"
+    await world.until(lambda: whole(world))
+    check_copies(world)
 
-    live(life(), machines_differ=True)
 
-
-def test_of_two_owners_the_one_that_is_behind_gets_all_cores(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with behind(tmp_path, "B->A.enabled = true\n") as world:
-            await limit(world, BYTES_PER_SECOND // 4)
-            await world.pause(5)
-            await move(world, "source", "source 2", types_pb2.Flow(source="B", target="A"))
-            await world.until(lambda: owned(world, "source 2") == ["B->A"] and not lent(world), 60)
-            world.start("source 3", arguments=OTHERS)
-            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
-            await world.pause(5)
-            assert (await status(world, "source")).slots == 4
-
-    live(life(), machines_differ=True)
+@lives_in(behind, "B->A.enabled = true\n", machines_differ=True)
+async def test_of_two_owners_the_one_that_is_behind_gets_all_cores(world: World) -> None:
+    await limit(world, BYTES_PER_SECOND // 4)
+    await world.pause(5)
+    await move(world, "source", "source 2", types_pb2.Flow(source="B", target="A"))
+    await world.until(lambda: owned(world, "source 2") == ["B->A"] and not lent(world), 60)
+    world.start("source 3", arguments=OTHERS)
+    await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+    await world.pause(5)
+    assert (await status(world, "source")).slots == 4
 
 
 @pytest.mark.parametrize("ends", ["kill", "stop"])
-def test_a_lender_becomes_the_owner_when_that_one_ends(tmp_path: Path, ends: str) -> None:
-    async def life() -> None:
-        async with behind(tmp_path) as world:
-            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
-            await world.pause(5)
-            began = world.now()
-            await getattr(world, ends)("source")
-            await world.until(lambda: owned(world, "source 2"), 15)
-            assert not lent(world)
-            fenced = [each for each in world.logged if each["event"] == "slots_fenced"]
-            assert ends == "kill" or (not fenced and world.now() < began + 10)
-            await all_go_on(world, 15)
-            await world.until(lambda: whole(world))
-            check_copies(world)
-
-    live(life(), machines_differ=True)
+@lives_in(behind, machines_differ=True)
+async def test_a_lender_becomes_the_owner_when_that_one_ends(world: World, *, ends: str) -> None:
+    await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+    await world.pause(5)
+    began = world.now()
+    await getattr(world, ends)("source")
+    await world.until(lambda: owned(world, "source 2"), 15)
+    assert not lent(world)
+    fenced = [each for each in world.logged if each["event"] == "slots_fenced"]
+    assert ends == "kill" or (not fenced and world.now() < began + 10)
+    await all_go_on(world, 15)
+    await world.until(lambda: whole(world))
+    check_copies(world)
 
 
-def test_a_flow_that_is_moved_to_its_lender_gets_the_cores_of_the_owner_before(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with behind(tmp_path) as world:
-            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
-            await world.pause(5)
-            await move(world, "source", "source 2")
-            await world.until(lambda: owned(world, "source 2") == ["A->B"], 30)
-            await world.until(lambda: not lent(world), 5)
-            await all_go_on(world, 15)
-            assert not [each for each in world.logged if each["event"] in ("slots_fenced", "worker_killed")]
-            await world.until(lambda: len(lent(world)) == 2, AGAIN_SECONDS + COMES_SECONDS)
-            await world.until(lambda: whole(world))
-            check_copies(world)
-
-    live(life(), machines_differ=True)
+@lives_in(behind, machines_differ=True)
+async def test_a_flow_that_is_moved_to_its_lender_gets_the_cores_of_the_owner_before(world: World) -> None:
+    await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+    await world.pause(5)
+    await move(world, "source", "source 2")
+    await world.until(lambda: owned(world, "source 2") == ["A->B"], 30)
+    await world.until(lambda: not lent(world), 5)
+    await all_go_on(world, 15)
+    assert not [each for each in world.logged if each["event"] in ("slots_fenced", "worker_killed")]
+    await world.until(lambda: len(lent(world)) == 2, AGAIN_SECONDS + COMES_SECONDS)
+    await world.until(lambda: whole(world))
+    check_copies(world)
 
 
-def test_one_that_loses_a_cluster_takes_its_cores_back(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with behind(tmp_path) as world:
-            await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
-            await world.pause(5)
-            world.bar("source 2", "A")
-            await world.until(lambda: not lent(world), 60)
-            await all_go_on(world, 15)
-            await world.until(lambda: whole(world))
-            check_copies(world)
-
-    live(life(), machines_differ=True)
+@lives_in(behind, machines_differ=True)
+async def test_one_that_loses_a_cluster_takes_its_cores_back(world: World) -> None:
+    await world.until(lambda: len(lent(world)) == 2, COMES_SECONDS)
+    await world.pause(5)
+    world.bar("source 2", "A")
+    await world.until(lambda: not lent(world), 60)
+    await all_go_on(world, 15)
+    await world.until(lambda: whole(world))
+    check_copies(world)
 
 
 @pytest.mark.parametrize("offsets", ["preserved", "translated"])

@@ -2,14 +2,13 @@
 
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simulated.both_ways_rig import FILE, all_once, stands_still, values
 from simulated.test_steering import scope
-from simulated.world import SERVICES, World, live
+from simulated.world import SERVICES, World, lives_in
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
@@ -95,92 +94,80 @@ def acls(world: World) -> list[object]:
     return [each for authorizer in found if authorizer is not None for each in authorizer.acls]
 
 
-def test_the_flow_back_takes_over_and_gives_back(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=31) as world:
-            await begin(world)
-            a, b = world.on["A"], world.on["B"]
-            told = await Reversing(world, fence=True).run()
-            assert [step for step in told if step in STEPS] == list(STEPS)
-            assert not acls(world)
-            b.produce("orders", 0, *(b"B%d" % number for number in range(5)))
-            await all_once(world, 10)
-            assert [each.value for each in b.read("orders")][b.committed("readers")["orders", 0]] == b"A3"
-            a.produce("orders", 0, b"late")
-            await stands_still(world)
-            assert len(values(world, "B")) == 10, "what is written to A now stays there"
-            status = await world.status()
-            assert {(each.about, each.reason) for each in verdict_of(status).issues if each.stops} == set()
-            for name in SERVICES:
-                await world.kill(name)
-            world.start(*SERVICES)
-            await world.pause(20)
-            await stands_still(world)
-            await Reversing(world, fence=True).run("B", "A")
-            await all_once(world, 11)
-
-    live(life())
+@lives_in(World, FILE, seed=31)
+async def test_the_flow_back_takes_over_and_gives_back(world: World) -> None:
+    await begin(world)
+    a, b = world.on["A"], world.on["B"]
+    told = await Reversing(world, fence=True).run()
+    assert [step for step in told if step in STEPS] == list(STEPS)
+    assert not acls(world)
+    b.produce("orders", 0, *(b"B%d" % number for number in range(5)))
+    await all_once(world, 10)
+    assert [each.value for each in b.read("orders")][b.committed("readers")["orders", 0]] == b"A3"
+    a.produce("orders", 0, b"late")
+    await stands_still(world)
+    assert len(values(world, "B")) == 10, "what is written to A now stays there"
+    status = await world.status()
+    assert {(each.about, each.reason) for each in verdict_of(status).issues if each.stops} == set()
+    for name in SERVICES:
+        await world.kill(name)
+    world.start(*SERVICES)
+    await world.pause(20)
+    await stands_still(world)
+    await Reversing(world, fence=True).run("B", "A")
+    await all_once(world, 11)
 
 
 @pytest.mark.parametrize("until", range(1, 14))
-def test_an_interrupted_command_goes_on_where_it_was(tmp_path: Path, until: int) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=32) as world:
-            await begin(world)
-            with suppress(Killed):
-                await Reversing(world, until=until, fence=True).run()
-            for name in SERVICES:
-                await world.kill(name)
-            world.start(*SERVICES)
-            await world.pause(20)
-            await Reversing(world, fence=True).run()
-            assert not acls(world)
-            world.on["B"].produce("orders", 0, *(b"B%d" % number for number in range(5)))
-            await all_once(world, 10)
-
-    live(life())
+@lives_in(World, FILE, seed=32)
+async def test_an_interrupted_command_goes_on_where_it_was(world: World, *, until: int) -> None:
+    await begin(world)
+    with suppress(Killed):
+        await Reversing(world, until=until, fence=True).run()
+    for name in SERVICES:
+        await world.kill(name)
+    world.start(*SERVICES)
+    await world.pause(20)
+    await Reversing(world, fence=True).run()
+    assert not acls(world)
+    world.on["B"].produce("orders", 0, *(b"B%d" % number for number in range(5)))
+    await all_once(world, 10)
 
 
-def test_a_flow_that_somebody_else_stopped_may_not_be_drained(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=34) as world:
-            await begin(world)
-            for flow in ("A->B", "B->A"):
-                await world.rule(flow, "enabled", "false")
-            world.on["A"].produce("orders", 0, b"only here")
-            with pytest.raises(StateError, match="it may not have copied everything"):
-                await Reversing(world).run()
-
-    live(life())
+@lives_in(World, FILE, seed=34)
+async def test_a_flow_that_somebody_else_stopped_may_not_be_drained(world: World) -> None:
+    await begin(world)
+    for flow in ("A->B", "B->A"):
+        await world.rule(flow, "enabled", "false")
+    world.on["A"].produce("orders", 0, b"only here")
+    with pytest.raises(StateError, match="it may not have copied everything"):
+        await Reversing(world).run()
 
 
 @pytest.mark.parametrize("tail", list(LeftTail))
-def test_a_tail_is_shown_and_becomes_what_was_told(tmp_path: Path, tail: LeftTail) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=33) as world:
-            await begin(world)
-            a, b = world.on["A"], world.on["B"]
-            pause = source.PauseReplicationRequest(scope=scope("", "A", "B"), by="ann")
-            await world.order("PauseReplication", pause)
-            a.produce("orders", 0, b"only here", b"here, too")
-            reversing = Reversing(world, tail=tail, accept_loss=True)
-            if tail is LeftTail.REFUSE:
-                with pytest.raises(StateError, match="orders-0: A has records that are not copied"):
-                    await reversing.run(wait_seconds=0)
-                await world.until(lambda: len(values(world, "B")) == 7)
-            else:
-                await reversing.run(wait_seconds=0)
-                b.produce("orders", 0, b"B0")
-                await world.until(lambda: len(values(world, "A")) == 8)
-                await stands_still(world)
-                assert len(values(world, "B")) == 6
-                listed = await world.order("ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
-                assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 7)]
-            shown = [message for step, message in reversing.told if step == "TAIL"]
-            assert any("offset 6" in each and "here, too" in each for each in shown), shown
-            copies = [topic for topic in b.cluster.topics if topic.endswith(".tail-of-A")]
-            assert copies == (["orders.tail-of-A"] if tail is LeftTail.TOPIC else [])
-            for copy in copies:
-                assert [each.value for each in b.read(copy)] == [b"only here", b"here, too"]
-
-    live(life())
+@lives_in(World, FILE, seed=33)
+async def test_a_tail_is_shown_and_becomes_what_was_told(world: World, *, tail: LeftTail) -> None:
+    await begin(world)
+    a, b = world.on["A"], world.on["B"]
+    pause = source.PauseReplicationRequest(scope=scope("", "A", "B"), by="ann")
+    await world.order("PauseReplication", pause)
+    a.produce("orders", 0, b"only here", b"here, too")
+    reversing = Reversing(world, tail=tail, accept_loss=True)
+    if tail is LeftTail.REFUSE:
+        with pytest.raises(StateError, match="orders-0: A has records that are not copied"):
+            await reversing.run(wait_seconds=0)
+        await world.until(lambda: len(values(world, "B")) == 7)
+    else:
+        await reversing.run(wait_seconds=0)
+        b.produce("orders", 0, b"B0")
+        await world.until(lambda: len(values(world, "A")) == 8)
+        await stands_still(world)
+        assert len(values(world, "B")) == 6
+        listed = await world.order("ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
+        assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 7)]
+    shown = [message for step, message in reversing.told if step == "TAIL"]
+    assert any("offset 6" in each and "here, too" in each for each in shown), shown
+    copies = [topic for topic in b.cluster.topics if topic.endswith(".tail-of-A")]
+    assert copies == (["orders.tail-of-A"] if tail is LeftTail.TOPIC else [])
+    for copy in copies:
+        assert [each.value for each in b.read(copy)] == [b"only here", b"here, too"]

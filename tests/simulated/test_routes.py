@@ -12,7 +12,7 @@ import pytest
 
 from simulated.clients import Seen
 from simulated.test_changed_records import Pipe
-from simulated.world import ONE_BROKER, World, live
+from simulated.world import ONE_BROKER, World, live, lives_in
 from twinlog.api.source.v1.source_service_pb2 import ListGapsRequest
 from twinlog.batches.bodies import OpenRecord, decode_record
 from twinlog.cli.verdict.verdict import verdict_of
@@ -129,125 +129,113 @@ def test_a_new_route_waits_for_no_refresh_of_topics(tmp_path: Path) -> None:
     live(life())
 
 
-def test_routes_outlive_the_registry_that_is_deleted_under_the_running_services(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE + "refresh.topics.interval.seconds = 20\n") as world:
-            source, target = world.on["A"], world.on["B"]
-            source.cluster.create_topic("plain")
-            world.start("configsync", "source")
-            source.produce("plain", 0, b"c")
-            source.produce("plain", 0, b"d", headers=((b"big", b""),))
-            await world.until(lambda: target.read("A.plain-big"))
-            await world.pause(60)
-            target.cluster.delete_topic("mm2-configsync.A.internal")
-            await world.pause(60)
-            report = await verified(world)
-            assert (report.verdict, sum(proof.records for proof in report.proofs)) == ("EQUAL", 2)
-
-    live(life())
+@lives_in(World, FILE + "refresh.topics.interval.seconds = 20\n")
+async def test_routes_outlive_the_registry_that_is_deleted_under_the_running_services(world: World) -> None:
+    source, target = world.on["A"], world.on["B"]
+    source.cluster.create_topic("plain")
+    world.start("configsync", "source")
+    source.produce("plain", 0, b"c")
+    source.produce("plain", 0, b"d", headers=((b"big", b""),))
+    await world.until(lambda: target.read("A.plain-big"))
+    await world.pause(60)
+    target.cluster.delete_topic("mm2-configsync.A.internal")
+    await world.pause(60)
+    report = await verified(world)
+    assert (report.verdict, sum(proof.records for proof in report.proofs)) == ("EQUAL", 2)
 
 
-def test_a_route_whose_topic_was_deleted_gets_it_again_with_the_next_record(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE) as world:
-            source, target = world.on["A"], world.on["B"]
-            source.cluster.create_topic("plain")
-            world.start("configsync", "source", "checkpoint")
-            for number in range(3):
-                source.produce("plain", 0, b"c %d" % number)
-                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
-                source.commit("group", "plain", {0: 2 * number + 1})
-                await world.until(lambda: target.read("A.plain-big"))
-                await world.pause(60)
-                assert [seen.value for seen in target.read("A.plain-big")] == [b"d %d" % number]
-                # What only the former topic had is no difference, and not on the target either.
-                report = await verified(world)
-                (safe,) = safe_ranges(report.proofs, None)
-                assert (report.verdict, safe.reason) == ("EQUAL", "BEFORE_FIRST_COPY" if number else "")
-                target.cluster.delete_topic("A.plain-big")
-                await world.pause(90)
-                assert "A.plain-big" not in target.cluster.topics
-                report = await verified(world)
-                assert (report.verdict, [proof.records for proof in report.proofs]) == ("EQUAL", [number + 1])
-                # What only that topic had is not on the target any more.
-                (safe,) = safe_ranges(report.proofs, None)
-                assert (safe.until, safe.reason) == (1, "ROUTED")
-            await world.move("failover")
-            for service in ("source", "configsync", "checkpoint"):
-                await world.stop(service)
-
-    live(life())
+@lives_in(World, FILE)
+async def test_a_route_whose_topic_was_deleted_gets_it_again_with_the_next_record(world: World) -> None:
+    source, target = world.on["A"], world.on["B"]
+    source.cluster.create_topic("plain")
+    world.start("configsync", "source", "checkpoint")
+    for number in range(3):
+        source.produce("plain", 0, b"c %d" % number)
+        source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+        source.commit("group", "plain", {0: 2 * number + 1})
+        await world.until(lambda: target.read("A.plain-big"))
+        await world.pause(60)
+        assert [seen.value for seen in target.read("A.plain-big")] == [b"d %d" % number]
+        # What only the former topic had is no difference, and not on the target either.
+        report = await verified(world)
+        (safe,) = safe_ranges(report.proofs, None)
+        assert (report.verdict, safe.reason) == ("EQUAL", "BEFORE_FIRST_COPY" if number else "")
+        target.cluster.delete_topic("A.plain-big")
+        await world.pause(90)
+        assert "A.plain-big" not in target.cluster.topics
+        report = await verified(world)
+        assert (report.verdict, [proof.records for proof in report.proofs]) == ("EQUAL", [number + 1])
+        # What only that topic had is not on the target any more.
+        (safe,) = safe_ranges(report.proofs, None)
+        assert (safe.until, safe.reason) == (1, "ROUTED")
+    await world.move("failover")
+    for service in ("source", "configsync", "checkpoint"):
+        await world.stop(service)
 
 
-def test_a_copy_that_is_created_again_while_records_are_routed_has_each_record_or_a_gap(
-    tmp_path: Path,
+@lives_in(World, FILE)
+async def test_a_copy_that_is_created_again_while_records_are_routed_has_each_record_or_a_gap(
+    world: World,
 ) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE) as world:
-            source, target = world.on["A"], world.on["B"]
-            source.cluster.create_topic("plain")
-            world.start("configsync", "source")
+    source, target = world.on["A"], world.on["B"]
+    source.cluster.create_topic("plain")
+    world.start("configsync", "source")
 
-            def produce(number: int) -> None:
-                source.produce("plain", 0, b"c %d" % number)
-                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+    def produce(number: int) -> None:
+        source.produce("plain", 0, b"c %d" % number)
+        source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
 
-            produce(0)
-            await world.until(lambda: copied(world) == wanted(world))
-            for number in range(1, 4):
-                target.cluster.delete_topic("A.plain")
-                target.cluster.create_topic("A.plain")
-                produce(number)
-                await world.until(lambda: copied(world).get(BIG) == wanted(world)[BIG])
-                await world.pause(90)
-                gaps = (await world.order("ListGaps", ListGapsRequest())).gaps
-                there = {seen.value for seen in target.read("A.plain")}
-                for seen in source.read("plain"):
-                    is_lost = any(gap.from_offset <= seen.offset < gap.to_offset for gap in gaps)
-                    assert seen.headers or is_lost != (seen.value in there), (number, seen)
-            for service in ("source", "configsync"):
-                await world.stop(service)
-
-    live(life())
+    produce(0)
+    await world.until(lambda: copied(world) == wanted(world))
+    for number in range(1, 4):
+        target.cluster.delete_topic("A.plain")
+        target.cluster.create_topic("A.plain")
+        produce(number)
+        await world.until(lambda: copied(world).get(BIG) == wanted(world)[BIG])
+        await world.pause(90)
+        gaps = (await world.order("ListGaps", ListGapsRequest())).gaps
+        there = {seen.value for seen in target.read("A.plain")}
+        for seen in source.read("plain"):
+            is_lost = any(gap.from_offset <= seen.offset < gap.to_offset for gap in gaps)
+            assert seen.headers or is_lost != (seen.value in there), (number, seen)
+    for service in ("source", "configsync"):
+        await world.stop(service)
 
 
-def test_a_failover_places_groups_in_each_route_and_none_of_them_leads_back(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, NO_SYNC) as world:
-            source, target = world.on["A"], world.on["B"]
-            source.times_ms = count(source.cluster.clock.now_ms(), _APART_MS)
-            source.cluster.create_topic("orders", partition_count=2)
-            source.cluster.create_topic("plain")
-            world.start("configsync", "source", "checkpoint")
-            for number in range(8):
-                source.produce("orders", number % 2, b"a %d" % number, b"b %d" % number)
-                source.produce("plain", 0, b"c %d" % number)
-                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
-            source.commit("group", "orders", {0: 5, 1: 8})
-            source.commit("group", "plain", {0: 9})
-            # Not copied: what a group has read of it says nothing of the records that go to A.plain-big.
-            source.cluster.create_topic("plain-big")
-            source.produce("plain-big", 0, *(b"e" for _ in range(99)))
-            source.commit("other", "plain-big", {0: 99})
-            await world.until(lambda: copied(world) == wanted(world))
-            await world.pause(30)
-            await world.move("failover", accept_loss=True)
-            assert not ahead(world)
-            put = target.committed("group")
-            read = {place for place, first in places(world).items() if first is None or first > 0}
-            assert read <= {place for place, offset in put.items() if offset > 0}
-            assert target.committed("other") == {}
+@lives_in(World, NO_SYNC)
+async def test_a_failover_places_groups_in_each_route_and_none_of_them_leads_back(world: World) -> None:
+    source, target = world.on["A"], world.on["B"]
+    source.times_ms = count(source.cluster.clock.now_ms(), _APART_MS)
+    source.cluster.create_topic("orders", partition_count=2)
+    source.cluster.create_topic("plain")
+    world.start("configsync", "source", "checkpoint")
+    for number in range(8):
+        source.produce("orders", number % 2, b"a %d" % number, b"b %d" % number)
+        source.produce("plain", 0, b"c %d" % number)
+        source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+    source.commit("group", "orders", {0: 5, 1: 8})
+    source.commit("group", "plain", {0: 9})
+    # Not copied: what a group has read of it says nothing of the records that go to A.plain-big.
+    source.cluster.create_topic("plain-big")
+    source.produce("plain-big", 0, *(b"e" for _ in range(99)))
+    source.commit("other", "plain-big", {0: 99})
+    await world.until(lambda: copied(world) == wanted(world))
+    await world.pause(30)
+    await world.move("failover", accept_loss=True)
+    assert not ahead(world)
+    put = target.committed("group")
+    read = {place for place, first in places(world).items() if first is None or first > 0}
+    assert read <= {place for place, offset in put.items() if offset > 0}
+    assert target.committed("other") == {}
 
-            # It reads all there is in one of the topics on B, and nothing of the others.
-            (end,) = target.ends("A.plain")
-            target.commit("group", "A.plain", {0: end})
-            stood = source.committed("group")
-            await world.move("failback", accept_loss=True)
-            assert source.committed("group") == stood
-            for service in ("source", "configsync", "checkpoint"):
-                await world.stop(service)
-
-    live(life())
+    # It reads all there is in one of the topics on B, and nothing of the others.
+    (end,) = target.ends("A.plain")
+    target.commit("group", "A.plain", {0: end})
+    stood = source.committed("group")
+    await world.move("failback", accept_loss=True)
+    assert source.committed("group") == stood
+    for service in ("source", "configsync", "checkpoint"):
+        await world.stop(service)
 
 
 @pytest.mark.parametrize(
@@ -372,62 +360,59 @@ def test_an_expression_routes_records_and_what_is_no_topic_is_treated_as_an_erro
     live(life())
 
 
-def test_verify_compares_each_route_with_what_takes_it(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE) as world:
-            source, target = world.on["A"], world.on["B"]
-            source.cluster.create_topic("plain")
-            world.start("configsync", "source")
-            for number in range(5):
-                source.produce("plain", 0, b"c %d" % number)
-                source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
-            await world.until(lambda: copied(world) == wanted(world))
-            await world.pause(5)
-            in_force = (await world.status()).flows["A->B"].in_force
-            assert [each.message for each in in_force if each.kind == "TRANSFORM"] == [
-                "records that transforms kept out of their copy: 5 ROUTED"
-            ]
-            for service in ("source", "configsync"):
-                await world.stop(service)
-            report = await verified(world)
-            assert [(str(each.source), each.records, each.routed_from) for each in report.proofs] == [
-                ("plain-0", 5, ""),
-                ("plain-big-0", 5, "plain"),
-            ]
-            log = TopicPartition("plain", 0)
-            assert [(each.source, each.until, each.reason) for each in safe_ranges(report.proofs, None)] == [
-                (log, 10, "")
-            ]
-            seen = target.read("A.plain-big")
-            for wrong, kind in (
-                (seen[:2] + seen[3:], DifferenceKind.MISSING),
-                (seen[:3] + seen[2:], DifferenceKind.DUPLICATE),
-                ([*seen[:2], seen[2]._replace(value=b"x"), *seen[3:]], DifferenceKind.CHANGED),
-            ):
-                target.cluster.delete_topic("A.plain-big")
-                target.cluster.create_topic("A.plain-big")
-                target.copy("A.plain-big", wrong)
-                own, routed = (await verified(world, show=True)).proofs
-                assert not own.differences
-                assert [(each.kind, each.source_offset) for each in routed.differences] == [(kind, 5)]
-                (safe,) = safe_ranges([own, routed], None)
-                assert (safe.source, safe.until, safe.reason) == (log, 5, kind)
-                stands = standings({}, [own, routed], now_ms=1)
-                (standing,) = by_log(stands, {"plain-big": "plain", "plain": "plain"}.__getitem__).values()
-                assert (standing.verdict, standing.proven_until) == (FlowVerdict.DIFFERENT, 5)
-            told = document(await verified(world))
-            with pytest.raises(ConfigError, match="its other routes"):
-                remedies(told)
-            # A route that nobody has told: what is proven ends at the first record that takes it.
-            target.produce("mm2-configsync.A.internal", 0, None, key=b'["route","plain-big"]')
-            report = await verified(world)
-            (proof,) = report.proofs
-            assert (report.verdict, proof.records) == (FlowVerdict.INCOMPLETE, 5)
-            assert [(each.reason, each.from_offset) for each in proof.not_compared] == [("ROUTED", 1)]
-            (standing,) = standings({}, [proof], now_ms=1).values()
-            assert (standing.verdict, standing.proven_until) == (FlowVerdict.EQUAL, 1)
-
-    live(life())
+@lives_in(World, FILE)
+async def test_verify_compares_each_route_with_what_takes_it(world: World) -> None:
+    source, target = world.on["A"], world.on["B"]
+    source.cluster.create_topic("plain")
+    world.start("configsync", "source")
+    for number in range(5):
+        source.produce("plain", 0, b"c %d" % number)
+        source.produce("plain", 0, b"d %d" % number, headers=((b"big", b""),))
+    await world.until(lambda: copied(world) == wanted(world))
+    await world.pause(5)
+    in_force = (await world.status()).flows["A->B"].in_force
+    assert [each.message for each in in_force if each.kind == "TRANSFORM"] == [
+        "records that transforms kept out of their copy: 5 ROUTED"
+    ]
+    for service in ("source", "configsync"):
+        await world.stop(service)
+    report = await verified(world)
+    assert [(str(each.source), each.records, each.routed_from) for each in report.proofs] == [
+        ("plain-0", 5, ""),
+        ("plain-big-0", 5, "plain"),
+    ]
+    log = TopicPartition("plain", 0)
+    assert [(each.source, each.until, each.reason) for each in safe_ranges(report.proofs, None)] == [
+        (log, 10, "")
+    ]
+    seen = target.read("A.plain-big")
+    for wrong, kind in (
+        (seen[:2] + seen[3:], DifferenceKind.MISSING),
+        (seen[:3] + seen[2:], DifferenceKind.DUPLICATE),
+        ([*seen[:2], seen[2]._replace(value=b"x"), *seen[3:]], DifferenceKind.CHANGED),
+    ):
+        target.cluster.delete_topic("A.plain-big")
+        target.cluster.create_topic("A.plain-big")
+        target.copy("A.plain-big", wrong)
+        own, routed = (await verified(world, show=True)).proofs
+        assert not own.differences
+        assert [(each.kind, each.source_offset) for each in routed.differences] == [(kind, 5)]
+        (safe,) = safe_ranges([own, routed], None)
+        assert (safe.source, safe.until, safe.reason) == (log, 5, kind)
+        stands = standings({}, [own, routed], now_ms=1)
+        (standing,) = by_log(stands, {"plain-big": "plain", "plain": "plain"}.__getitem__).values()
+        assert (standing.verdict, standing.proven_until) == (FlowVerdict.DIFFERENT, 5)
+    told = document(await verified(world))
+    with pytest.raises(ConfigError, match="its other routes"):
+        remedies(told)
+    # A route that nobody has told: what is proven ends at the first record that takes it.
+    target.produce("mm2-configsync.A.internal", 0, None, key=b'["route","plain-big"]')
+    report = await verified(world)
+    (proof,) = report.proofs
+    assert (report.verdict, proof.records) == (FlowVerdict.INCOMPLETE, 5)
+    assert [(each.reason, each.from_offset) for each in proof.not_compared] == [("ROUTED", 1)]
+    (standing,) = standings({}, [proof], now_ms=1).values()
+    assert (standing.verdict, standing.proven_until) == (FlowVerdict.EQUAL, 1)
 
 
 async def verified(world: World, *, show: bool = False) -> FlowReport:

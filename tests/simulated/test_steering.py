@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from simulated.histories import DEFAULT
-from simulated.world import ONE_BROKER, World, live
+from simulated.world import ONE_BROKER, World, live, lives_in
 from twinlog.api.common.v1.types_pb2 import Flow
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.service.errors_wire import error_from_rpc
@@ -57,108 +57,99 @@ def test_what_weighs_more_is_copied_first_under_a_limit(tmp_path: Path) -> None:
     live(life())
 
 
-def test_each_order_is_about_its_topic_alone_and_outlives_the_service(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with World(tmp_path, FILE, seed=21) as world:
-            applications = world.on["A"]
-            for topic in TOPICS:
-                applications.cluster.create_topic(topic)
-                applications.produce(topic, 0, *(b"%d" % number for number in range(10)))
-            world.start("configsync", "source")
-            await world.until(lambda: copied(world, *TOPICS))
+@lives_in(World, FILE, seed=21)
+async def test_each_order_is_about_its_topic_alone_and_outlives_the_service(world: World) -> None:
+    applications = world.on["A"]
+    for topic in TOPICS:
+        applications.cluster.create_topic(topic)
+        applications.produce(topic, 0, *(b"%d" % number for number in range(10)))
+    world.start("configsync", "source")
+    await world.until(lambda: copied(world, *TOPICS))
 
-            await world.order(
-                "PauseReplication", source.PauseReplicationRequest(scope=scope("rests"), by="ann")
-            )
-            limit = source.SetThrottleRequest(scope=scope("slow"), bytes_per_second=SLOW_BYTES, by="ann")
-            await world.order("SetThrottle", limit)
-            for topic in ("rests", "goes-on"):
-                applications.produce(topic, 0, b"while one rests")
-            for _ in range(100):
-                applications.produce("slow", 0, LARGE)
-            limited_at = world.now()
-            await world.until(lambda: copied(world, "goes-on"))
-            assert len(values(world, "rests")) == 10
+    await world.order("PauseReplication", source.PauseReplicationRequest(scope=scope("rests"), by="ann"))
+    limit = source.SetThrottleRequest(scope=scope("slow"), bytes_per_second=SLOW_BYTES, by="ann")
+    await world.order("SetThrottle", limit)
+    for topic in ("rests", "goes-on"):
+        applications.produce(topic, 0, b"while one rests")
+    for _ in range(100):
+        applications.produce("slow", 0, LARGE)
+    limited_at = world.now()
+    await world.until(lambda: copied(world, "goes-on"))
+    assert len(values(world, "rests")) == 10
 
-            await world.pause(30)  # Tasks report from time to time.
-            move = source.SetPositionsRequest(scope=scope("moved"), dry_run=True, by="ann")
-            move.target.timestamp.FromMilliseconds(applications.read("moved")[6].timestamp_ms)
-            (change,) = (await world.order("SetPositions", move)).changes
-            assert (change.from_offset, change.to_offset, change.repeated_offsets) == (10, 6, 4)
-            await world.pause(10)
-            assert len(values(world, "moved")) == 10
-            move.dry_run = False
-            assert (await world.order("SetPositions", move)).applied
-            await world.until(lambda: len(values(world, "moved")) == 14)
-            assert values(world, "moved")[10:] == [b"6", b"7", b"8", b"9"]
+    await world.pause(30)  # Tasks report from time to time.
+    move = source.SetPositionsRequest(scope=scope("moved"), dry_run=True, by="ann")
+    move.target.timestamp.FromMilliseconds(applications.read("moved")[6].timestamp_ms)
+    (change,) = (await world.order("SetPositions", move)).changes
+    assert (change.from_offset, change.to_offset, change.repeated_offsets) == (10, 6, 4)
+    await world.pause(10)
+    assert len(values(world, "moved")) == 10
+    move.dry_run = False
+    assert (await world.order("SetPositions", move)).applied
+    await world.until(lambda: len(values(world, "moved")) == 14)
+    assert values(world, "moved")[10:] == [b"6", b"7", b"8", b"9"]
 
-            await world.kill("source")
-            applications.produce("goes-on", 0, b"after the kill")
-            world.start("source")
-            await world.until(lambda: copied(world, "goes-on"))
-            assert len(values(world, "rests")) == 10
-            await world.until(lambda: copied(world, "slow"))
-            assert world.now() - limited_at > 100 * len(LARGE) / SLOW_BYTES / 2
+    await world.kill("source")
+    applications.produce("goes-on", 0, b"after the kill")
+    world.start("source")
+    await world.until(lambda: copied(world, "goes-on"))
+    assert len(values(world, "rests")) == 10
+    await world.until(lambda: copied(world, "slow"))
+    assert world.now() - limited_at > 100 * len(LARGE) / SLOW_BYTES / 2
 
-            resume = source.ResumeReplicationRequest(scope=scope("rests"), by="ann")
-            await world.order("ResumeReplication", resume)
-            await world.until(lambda: copied(world, "rests"))
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await world.order("ResumeReplication", resume)
-            assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-
-    live(life())
+    resume = source.ResumeReplicationRequest(scope=scope("rests"), by="ann")
+    await world.order("ResumeReplication", resume)
+    await world.until(lambda: copied(world, "rests"))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await world.order("ResumeReplication", resume)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
 
 
-def test_what_others_wrote_is_told_until_somebody_says_so_and_then_by_whom(tmp_path: Path) -> None:
+@lives_in(World, DEFAULT, seed=23)
+async def test_what_others_wrote_is_told_until_somebody_says_so_and_then_by_whom(world: World) -> None:
     """A topic is meant by its name on either side, and a wrong one is told by one word."""
+    source_apps, target_apps = world.on["A"], world.on["B"]
+    source_apps.cluster.create_topic("orders")
+    source_apps.produce("orders", 0, b"1", b"2")
+    world.start("configsync", "source")
+    await world.until(lambda: len(values(world, "A.orders")) == 2)
 
-    async def life() -> None:
-        async with World(tmp_path, DEFAULT, seed=23) as world:
-            source_apps, target_apps = world.on["A"], world.on["B"]
-            source_apps.cluster.create_topic("orders")
-            source_apps.produce("orders", 0, b"1", b"2")
-            world.start("configsync", "source")
-            await world.until(lambda: len(values(world, "A.orders")) == 2)
+    async def told() -> source.PartitionStatus:
+        asked = source.ListPartitionsRequest(source_topic="A.orders")
+        answer: source.ListPartitionsResponse = await world.order("ListPartitions", asked)
+        return answer.partitions[0]
 
-            async def told() -> source.PartitionStatus:
-                asked = source.ListPartitionsRequest(source_topic="A.orders")
-                answer: source.ListPartitionsResponse = await world.order("ListPartitions", asked)
-                return answer.partitions[0]
+    async def others_write(count: int) -> None:
+        target_apps.produce("A.orders", 0, *(b"foreign" for _ in range(count)))
+        for _ in range(100):
+            source_apps.produce("orders", 0, b"more")
+            await world.pause(1)
+            if (await told()).foreign_records == count:
+                return
+        raise AssertionError(await told())
 
-            async def others_write(count: int) -> None:
-                target_apps.produce("A.orders", 0, *(b"foreign" for _ in range(count)))
-                for _ in range(100):
-                    source_apps.produce("orders", 0, b"more")
-                    await world.pause(1)
-                    if (await told()).foreign_records == count:
-                        return
-                raise AssertionError(await told())
-
-            await others_write(3)
-            for method, request in (
-                ("AcknowledgeGaps", source.AcknowledgeGapsRequest),
-                ("AcknowledgeForeignWrites", source.AcknowledgeForeignWritesRequest),
-            ):
-                for name in ("order", "A.order"):
-                    with pytest.raises(grpc.aio.AioRpcError) as refused:
-                        await world.order(method, request(scope=scope(name), by="ann"))
-                    assert error_from_rpc(refused.value, peer="source").reason == "PARTITION_UNKNOWN"
+    await others_write(3)
+    for method, request in (
+        ("AcknowledgeGaps", source.AcknowledgeGapsRequest),
+        ("AcknowledgeForeignWrites", source.AcknowledgeForeignWritesRequest),
+    ):
+        for name in ("order", "A.order"):
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await world.order("AcknowledgeGaps", source.AcknowledgeGapsRequest(scope=scope("A.orders")))
-            assert error_from_rpc(refused.value, peer="source").reason == "GAP_UNKNOWN"
-            acknowledge = source.AcknowledgeForeignWritesRequest(scope=scope("A.orders"), by="ann")
-            await world.order("AcknowledgeForeignWrites", acknowledge)
-            await world.stop("source")
-            world.start("source")
-            await world.pause(20)
-            row = await told()
-            assert (row.foreign_records, row.foreign_acknowledged_by) == (0, "ann")
-            assert row.HasField("foreign_acknowledged_at")
-            assert sum(each.records for each in row.foreign_writes) == 3
-            await others_write(2)
-            row = await told()
-            assert row.foreign_acknowledged_by == "ann", "of the others"
-            assert sum(each.records for each in row.foreign_writes) == 5
-
-    live(life())
+                await world.order(method, request(scope=scope(name), by="ann"))
+            assert error_from_rpc(refused.value, peer="source").reason == "PARTITION_UNKNOWN"
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await world.order("AcknowledgeGaps", source.AcknowledgeGapsRequest(scope=scope("A.orders")))
+    assert error_from_rpc(refused.value, peer="source").reason == "GAP_UNKNOWN"
+    acknowledge = source.AcknowledgeForeignWritesRequest(scope=scope("A.orders"), by="ann")
+    await world.order("AcknowledgeForeignWrites", acknowledge)
+    await world.stop("source")
+    world.start("source")
+    await world.pause(20)
+    row = await told()
+    assert (row.foreign_records, row.foreign_acknowledged_by) == (0, "ann")
+    assert row.HasField("foreign_acknowledged_at")
+    assert sum(each.records for each in row.foreign_writes) == 3
+    await others_write(2)
+    row = await told()
+    assert row.foreign_acknowledged_by == "ann", "of the others"
+    assert sum(each.records for each in row.foreign_writes) == 5

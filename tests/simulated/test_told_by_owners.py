@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from simulated.replicas_rig import OTHERS, asked, owned, place, replicated
-from simulated.world import SERVICES, World, live
+from simulated.world import SERVICES, World, live, lives_in
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import (
     ExplainGroupRequest,
     ListGroupsRequest,
@@ -188,18 +188,17 @@ def test_any_process_knows_of_a_move_that_its_owner_runs(tmp_path: Path) -> None
     live(life(), machines_differ=True)
 
 
-def test_any_process_gives_flows_and_their_limits_as_their_owners_tell_them(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with two_owners(tmp_path, "source") as (world, names):
-            for number, alias in enumerate("AB", start=1):
-                async with asked(world, "source 1") as channel:
-                    scope = Scope(flow=types_pb2.Flow(source=alias, target="M"))
-                    limit = SetThrottleRequest(scope=scope, bytes_per_second=1000 * number)
-                    await SourceServiceStub(channel).SetThrottle(limit)
-            for name in names:
-                async with asked(world, name) as channel:
-                    flows = await list_flows(called(SourceServiceStub(channel), "source"), None)
-                assert [each.bytes_per_second for flow in flows for each in flow.throttles] == [1000, 2000]
-                assert [row.notes for row in (await status_of(world, name)).flows.values()] == [[], []]
-
-    live(life(), machines_differ=True)
+@lives_in(two_owners, "source", machines_differ=True)
+async def test_any_process_gives_flows_and_their_limits_as_their_owners_tell_them(
+    world: World, names: tuple[str, str]
+) -> None:
+    for number, alias in enumerate("AB", start=1):
+        async with asked(world, "source 1") as channel:
+            scope = Scope(flow=types_pb2.Flow(source=alias, target="M"))
+            limit = SetThrottleRequest(scope=scope, bytes_per_second=1000 * number)
+            await SourceServiceStub(channel).SetThrottle(limit)
+    for name in names:
+        async with asked(world, name) as channel:
+            flows = await list_flows(called(SourceServiceStub(channel), "source"), None)
+        assert [each.bytes_per_second for flow in flows for each in flow.throttles] == [1000, 2000]
+        assert [row.notes for row in (await status_of(world, name)).flows.values()] == [[], []]

@@ -9,7 +9,7 @@ import pytest
 
 from simulated.both_ways_rig import FILE, ONE_WAY, all_once, orders_on_all, stands_still, values, write
 from simulated.test_steering import scope
-from simulated.world import World, live
+from simulated.world import World, live, lives_in
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import Cluster
@@ -56,35 +56,29 @@ def test_three_clusters_that_form_a_mesh_or_a_line(tmp_path: Path, flows: tuple[
     live(life())
 
 
-def test_nothing_is_copied_back_that_mirror_maker_2_copied_before(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=17) as world:
-            a, b = world.on["A"], world.on["B"]
-            a.produce("orders", 0, b"A0", b"A1", b"A2")
-            b.copy("orders", a.read("orders"))
-            b.cluster.create_topic(TABLE, configs={"cleanup.policy": "compact"})
-            place = source_offset_key("A", TopicPartition("orders", 0))
-            b.produce(TABLE, 0, encode_source_offset(3), key=place)
-            world.start("configsync", "source")
-            await world.pause(5)
-            await write(world, range(3, 7), partitions=1)
-            await all_once(world, 11)
-
-    live(life())
+@lives_in(orders_on_all, seed=17)
+async def test_nothing_is_copied_back_that_mirror_maker_2_copied_before(world: World) -> None:
+    a, b = world.on["A"], world.on["B"]
+    a.produce("orders", 0, b"A0", b"A1", b"A2")
+    b.copy("orders", a.read("orders"))
+    b.cluster.create_topic(TABLE, configs={"cleanup.policy": "compact"})
+    place = source_offset_key("A", TopicPartition("orders", 0))
+    b.produce(TABLE, 0, encode_source_offset(3), key=place)
+    world.start("configsync", "source")
+    await world.pause(5)
+    await write(world, range(3, 7), partitions=1)
+    await all_once(world, 11)
 
 
-def test_flows_in_processes_of_their_own_wait_for_each_others_ids(tmp_path: Path) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=9) as world:
-            await write(world, range(3), partitions=1, seconds=0)
-            world.start("configsync")
-            world.start("source", arguments=("--flows", "B->A"))
-            await world.pause(20)
-            assert len(values(world, "A")) == 3, "who has written to B is not known yet"
-            world.start("source 2", arguments=("--flows", "A->B", "--listen", "127.0.0.1:17501"))
-            await all_once(world, 6)
-
-    live(life())
+@lives_in(orders_on_all, seed=9)
+async def test_flows_in_processes_of_their_own_wait_for_each_others_ids(world: World) -> None:
+    await write(world, range(3), partitions=1, seconds=0)
+    world.start("configsync")
+    world.start("source", arguments=("--flows", "B->A"))
+    await world.pause(20)
+    assert len(values(world, "A")) == 3, "who has written to B is not known yet"
+    world.start("source 2", arguments=("--flows", "A->B", "--listen", "127.0.0.1:17501"))
+    await all_once(world, 6)
 
 
 def test_each_direction_in_a_file_of_its_own_with_other_aliases(tmp_path: Path) -> None:
@@ -202,67 +196,60 @@ def deny_reading(cluster: Cluster, topic: str) -> None:
 
 @pytest.mark.parametrize("spoil", [deleted, of_a_later_format, damaged, forged, unreadable])
 @pytest.mark.parametrize("restarts", [False, True])
-def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost(
-    tmp_path: Path, spoil: Callable[[World], None], restarts: bool
+@lives_in(orders_on_all, seed=10)
+async def test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost(
+    world: World, *, spoil: Callable[[World], None], restarts: bool
 ) -> None:
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=10) as world:
-            await write(world, range(3), partitions=1, seconds=0)
-            world.start("configsync", "source")
-            await all_once(world, 6)
-            if restarts:
-                await world.kill("source")
-            spoil(world)
-            world.on["B"].produce("orders", 0, b"B3")
-            if restarts:
-                world.start("source")
-            await world.pause(60)
-            there = values(world, "A")
-            assert max(Counter(there).values()) == 1
-            if (0, b"B3") in there:
-                return  # The process knows the ids from before, and what came since is clear.
-            asked = source.ListPartitionsRequest(flow=scope("orders", "B", "A").flow)
-            (told,) = (await world.order("ListPartitions", asked)).partitions
-            assert told.reason in ("ORIGIN_UNKNOWN", "WIRE_VERSION", "TOPIC_UNAUTHORIZED"), told
-            if spoil is unreadable:
-                world.on["B"].cluster.authorizer = None
-                await all_once(world, 7)
-
-    live(life())
+    await write(world, range(3), partitions=1, seconds=0)
+    world.start("configsync", "source")
+    await all_once(world, 6)
+    if restarts:
+        await world.kill("source")
+    spoil(world)
+    world.on["B"].produce("orders", 0, b"B3")
+    if restarts:
+        world.start("source")
+    await world.pause(60)
+    there = values(world, "A")
+    assert max(Counter(there).values()) == 1
+    if (0, b"B3") in there:
+        return  # The process knows the ids from before, and what came since is clear.
+    asked = source.ListPartitionsRequest(flow=scope("orders", "B", "A").flow)
+    (told,) = (await world.order("ListPartitions", asked)).partitions
+    assert told.reason in ("ORIGIN_UNKNOWN", "WIRE_VERSION", "TOPIC_UNAUTHORIZED"), told
+    if spoil is unreadable:
+        world.on["B"].cluster.authorizer = None
+        await all_once(world, 7)
 
 
-def test_a_loop_over_another_replicator_is_noticed_and_stopped(tmp_path: Path) -> None:
+@lives_in(orders_on_all, seed=12, file=ONE_WAY)
+async def test_a_loop_over_another_replicator_is_noticed_and_stopped(world: World) -> None:
     """MirrorMaker 2 copies the copies back under the same name."""
-
-    async def life() -> None:
-        async with orders_on_all(tmp_path, seed=12, file=ONE_WAY) as world:
-            for application in world.on.values():
-                application.cluster.create_topic("orders.quiet")
-            a, b = world.on["A"], world.on["B"]
-            world.start("configsync", "source")
-            copied = 0
-            for number in range(60):
-                if number % 6 == 0:
-                    a.produce("orders", 0, b"A%d" % number)
-                    a.produce("orders.quiet", 0, b"A%d" % number)
-                there = b.read("orders")
-                a.copy("orders", there[copied:])
-                copied = len(there)
-                await world.pause(1)
-            most = Counter(values(world, "B")).most_common(1)[0][1]
-            assert 6 < most < 15, "it went round, and was stopped"
-            await stands_still(world)
-            assert len(values(world, "B", "orders.quiet")) == 10
-            asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
-            (told,) = (await world.order("ListPartitions", asked)).partitions
-            assert (told.state, told.reason) == (source.PARTITION_STATE_FAULTED, "LOOP")
-            a.produce("orders", 0, b"behind it")
-            await world.kill_tasks()
-            await stands_still(world, "orders.quiet")
-            assert (0, b"behind it") not in values(world, "B")
-            behind = source.PositionTarget(offset=a.ends("orders")[0] - 1)
-            move = source.SetPositionsRequest(scope=scope("orders"), target=behind, by="ann")
-            assert (await world.order("SetPositions", move)).applied
-            await world.until(lambda: (0, b"behind it") in values(world, "B"))
-
-    live(life())
+    for application in world.on.values():
+        application.cluster.create_topic("orders.quiet")
+    a, b = world.on["A"], world.on["B"]
+    world.start("configsync", "source")
+    copied = 0
+    for number in range(60):
+        if number % 6 == 0:
+            a.produce("orders", 0, b"A%d" % number)
+            a.produce("orders.quiet", 0, b"A%d" % number)
+        there = b.read("orders")
+        a.copy("orders", there[copied:])
+        copied = len(there)
+        await world.pause(1)
+    most = Counter(values(world, "B")).most_common(1)[0][1]
+    assert 6 < most < 15, "it went round, and was stopped"
+    await stands_still(world)
+    assert len(values(world, "B", "orders.quiet")) == 10
+    asked = source.ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
+    (told,) = (await world.order("ListPartitions", asked)).partitions
+    assert (told.state, told.reason) == (source.PARTITION_STATE_FAULTED, "LOOP")
+    a.produce("orders", 0, b"behind it")
+    await world.kill_tasks()
+    await stands_still(world, "orders.quiet")
+    assert (0, b"behind it") not in values(world, "B")
+    behind = source.PositionTarget(offset=a.ends("orders")[0] - 1)
+    move = source.SetPositionsRequest(scope=scope("orders"), target=behind, by="ann")
+    assert (await world.order("SetPositions", move)).applied
+    await world.until(lambda: (0, b"behind it") in values(world, "B"))

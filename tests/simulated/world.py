@@ -8,13 +8,15 @@ async with World(tmp_path, PROPERTIES, seed=1) as world:
 """
 
 import asyncio
+import functools
 import gc
 import hashlib
+import inspect
 import os
 import random
 import time
 from collections.abc import Callable, Coroutine, MutableMapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -338,3 +340,32 @@ def live(life: Coroutine[Any, Any, None], *, machines_differ: bool = False) -> N
         gc.disable()
         stack.callback(gc.enable)
         run_in_virtual_time(life, tick_seconds=TICK_SECONDS)
+
+
+def lives_in(
+    make: Callable[..., AbstractAsyncContextManager[Any]],
+    *arguments: Any,
+    machines_differ: bool = False,
+    **options: Any,
+) -> Callable[[Callable[..., Coroutine[Any, Any, None]]], Callable[..., None]]:
+    """Makes a test of a history: `make` opens its world in the test's directory. What it opens are the
+    history's first arguments; those by keyword only are the test's own."""
+
+    def as_test(history: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        def test(tmp_path: Path, **given: Any) -> None:
+            async def life() -> None:
+                async with make(tmp_path, *arguments, **options) as made:
+                    await history(*(made if isinstance(made, tuple) else (made,)), **given)
+
+            live(life(), machines_differ=machines_differ)
+
+        own = [
+            each for each in inspect.signature(history).parameters.values() if each.kind is each.KEYWORD_ONLY
+        ]
+        functools.update_wrapper(test, history)
+        del vars(test)["__wrapped__"]
+        directory = inspect.Parameter("tmp_path", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        vars(test)["__signature__"] = inspect.Signature([directory, *own])
+        return test
+
+    return as_test
