@@ -15,7 +15,6 @@ _SHARED = {
     "tests/e2e/test_secured_flow.py": _TLS_AND_SASL,
     "tests/integration/kafka/test_kafka_security.py": _TLS_AND_SASL,
     "tests/contract/cluster/test_real_cluster.py": _TLS_AND_SASL,
-    "tests/integration/configsync/test_configsync_access.py": _GUARDED,
     "tests/integration/configsync/test_configsync_acls.py": _GUARDED,
     "tests/integration/checkpoint/test_checkpoint_operations.py": _GUARDED,
     "tests/integration/cli/test_preflight_command.py": _GUARDED,

@@ -13,12 +13,10 @@ from dataclasses import dataclass
 
 from integration.conftest import READER, WRITER, GuardedPair
 from twinlog.api.common.v1 import types_pb2
-from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceStub
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import AclBinding, KafkaCluster, NewTopic
 from twinlog.testing.brokers import retry_admin, unique_name
-from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess
+from twinlog.testing.service_process import ServiceProcess
 
 
 def allow(operation: str, resource_type: str = "TOPIC", name: str = "*", *, user: str = READER) -> AclBinding:
@@ -145,10 +143,3 @@ async def twinlog(service: ServiceProcess, *arguments: str) -> tuple[int, str, s
         out, err = await process.communicate()
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
-
-
-async def states(service: ServiceProcess) -> dict[str, tuple[int, str]]:
-    answer = await ConfigSyncServiceStub(service.channel).ListTopics(
-        pb2.ListTopicsRequest(), timeout=CALL_SECONDS
-    )
-    return {topic.source_topic: (topic.state, topic.reason) for topic in answer.topics}
