@@ -266,3 +266,14 @@ def test_mirror_makers_dry_run_refuses_what_would_not_start(tmp_path: Path) -> N
 def test_a_document_has_the_same_commands() -> None:
     check = Check(title="GAPS", verdict="NO_GO", message="1 gap", command="twinlog gaps 'A->B'")
     assert document(check)["command"] == "twinlog gaps 'A->B' --endpoint source=h:1 --config 'my file'"
+
+
+def test_a_value_that_is_wrong_on_the_command_line_leads_to_its_help_and_not_to_the_file() -> None:
+    for metadata, command in [
+        ({"key": "A->B.topics"}, "twinlog rules set"),
+        ({"key": "nope"}, "twinlog rules get"),
+        ({"field": "scopes"}, "twinlog plan"),
+    ]:
+        with about(command):
+            told = next_command("INVALID_CONFIG", metadata, command=command, file="mm2.properties")
+            assert told == f"{command} --help"

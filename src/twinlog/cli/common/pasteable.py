@@ -108,6 +108,8 @@ _PREFLIGHT: Final = "twinlog preflight {file}"
 _MOVES: Final = tuple(
     f"twinlog {kind} {verb}" for kind in ("failover", "failback") for verb in ("run", "watch")
 )
+_OF_VALUES: Final = "twinlog rules"
+"""What is wrong is the value that the command was given, and not the file."""
 _OF_CLUSTERS: Final = frozenset(each.name for each in KAFKA.reasons)
 _BY_REASON: Final = {
     each.name: each.command for group in (KAFKA, *OWN) for each in group.reasons if each.command
@@ -139,7 +141,8 @@ def next_command(
     >>> next_command("MOVE_BLOCKED", {"flow": "A->B"}, command="twinlog failback run")
     "twinlog failback plan 'A->B'"
     """
-    template = _template(reason, metadata, file)
+    of_file = "" if "field" in metadata or command.startswith(_OF_VALUES) else file
+    template = _template(reason, metadata, of_file)
     if template == _PREFLIGHT and reason in _OF_CLUSTERS and command in _MOVES:
         # A cluster ended it at some step: what it did, and whether anything, is on record.
         template = "twinlog failover status {flow}" if metadata.get("flow") else "twinlog failover status"
