@@ -146,12 +146,7 @@ class FlowPasses(KnownFlow):
         Raises KafkaError when a cluster does not answer, WireFormatError (REGISTRY_UNREADABLE), StateError
         (SAME_CLUSTER).
         """
-        target_id = await identify(self.target, self.flow.target)
-        if not self.loaded:
-            await self._load()
-        elif self._may_use_rules_now:
-            await self._follow_stored_rules()
-        await self._refill()
+        target_id = await self._read_registry()
         self._source_id = await identify(self.source, self.flow.source)
         self._refuse_same_cluster(self._source_id, target_id)
         await self._store.create()
@@ -159,15 +154,20 @@ class FlowPasses(KnownFlow):
     async def open_registry(self) -> None:
         """As `open`, but ask the source only if it has never answered: rules can be changed while it is
         down."""
+        target_id = await self._read_registry()
+        known = self._source_id or self.memory.source_cluster_id
+        self._refuse_same_cluster(known or await identify(self.source, self.flow.source), target_id)
+        await self._store.create()
+
+    async def _read_registry(self) -> str:
+        """Return the id of the cluster that has it, the target."""
         target_id = await identify(self.target, self.flow.target)
         if not self.loaded:
             await self._load()
         elif self._may_use_rules_now:
             await self._follow_stored_rules()
         await self._refill()
-        known = self._source_id or self.memory.source_cluster_id
-        self._refuse_same_cluster(known or await identify(self.source, self.flow.source), target_id)
-        await self._store.create()
+        return target_id
 
     def take_over(self) -> None:
         """This process owns the flow from now on. The registry is read again, because another process may

@@ -30,36 +30,25 @@ def producer_settings(
 
     Raises ConfigError.
     """
+
+    def number(key: str, default: float) -> float:
+        text = properties.get(key, "").strip()
+        if not text:
+            return default
+        if not text.isdecimal() or int(text) == 0:
+            raise ConfigError(f"{alias}.producer.{key}: {text!r} is not a whole number above 0", key=key)
+        return float(text)
+
     defaults = ProducerSettings()
+    request_seconds = min(delivery_seconds, defaults.request_timeout_seconds)
     return ProducerSettings(
         delivery_timeout_seconds=delivery_timeout_seconds(properties, alias=alias, default=delivery_seconds),
-        transaction_timeout_seconds=_number(
-            properties, "transaction.timeout.ms", alias, TRANSACTION_SECONDS * 1000
-        )
-        / 1000,
-        request_timeout_seconds=_number(
-            properties,
-            "request.timeout.ms",
-            alias,
-            min(delivery_seconds, defaults.request_timeout_seconds) * 1000,
-        )
-        / 1000,
-        retry_pause_seconds=_number(
-            properties, "retry.backoff.ms", alias, defaults.retry_pause_seconds * 1000
-        )
-        / 1000,
+        transaction_timeout_seconds=number("transaction.timeout.ms", TRANSACTION_SECONDS * 1000) / 1000,
+        request_timeout_seconds=number("request.timeout.ms", request_seconds * 1000) / 1000,
+        retry_pause_seconds=number("retry.backoff.ms", defaults.retry_pause_seconds * 1000) / 1000,
         unknown_topic_seconds=UNKNOWN_TOPIC_SECONDS,
-        max_request_bytes=int(_number(properties, "max.request.size", alias, defaults.max_request_bytes)),
+        max_request_bytes=int(number("max.request.size", defaults.max_request_bytes)),
     )
-
-
-def _number(properties: Mapping[str, str], key: str, alias: str, default: float) -> float:
-    text = properties.get(key, "").strip()
-    if not text:
-        return default
-    if not text.isdecimal() or int(text) == 0:
-        raise ConfigError(f"{alias}.producer.{key}: {text!r} is not a whole number above 0", key=key)
-    return float(text)
 
 
 Positions = Mapping[TopicPartition, OutgoingBatch]

@@ -225,20 +225,10 @@ class Prover:
             return
         for by_reading in (False, True):
             if (found := await self._find(target, Side.SOURCE, by_reading=by_reading)) is not None:
-                if bounds.source_start < found:
-                    reason = (
-                        NotComparedReason.TARGET_RETENTION
-                        if bounds.target_lost
-                        else NotComparedReason.BEFORE_FIRST_COPY
-                    )
-                    self._leave_out(Side.SOURCE, bounds.source_start, found, reason)
-                    self.bounds = replace(bounds, source_start=found)
+                self._begin_at(found, bounds.target_start)
                 return
             if (found := await self._find(source, Side.TARGET, by_reading=by_reading)) is not None:
-                if bounds.target_start < found:
-                    if not bounds.head_is_free:
-                        self._leave_out(Side.TARGET, bounds.target_start, found, bounds.only_on_target)
-                    self.bounds = replace(bounds, target_start=found)
+                self._begin_at(bounds.source_start, found)
                 return
 
     async def _heads(self, bounds: Bounds) -> tuple[Window, Window]:
@@ -256,21 +246,23 @@ class Prover:
         begin = max(bounds.source_start, bounds.target_start)
         if kept_from is None or begin < kept_from or (kept_until is not None and begin >= kept_until):
             return False
-        both = replace(bounds, source_start=begin, target_start=begin)
-        source, target = await self._heads(both)
+        source, target = await self._heads(replace(bounds, source_start=begin, target_start=begin))
         if not source.entries or not target.entries or not are_at_the_same_place(source, target):
             return False
-        if bounds.source_start < begin:
-            reason = (
-                NotComparedReason.TARGET_RETENTION
-                if bounds.target_lost
-                else NotComparedReason.BEFORE_FIRST_COPY
-            )
-            self._leave_out(Side.SOURCE, bounds.source_start, begin, reason)
-        if bounds.target_start < begin and not bounds.head_is_free:
-            self._leave_out(Side.TARGET, bounds.target_start, begin, bounds.only_on_target)
-        self.bounds = both
+        self._begin_at(begin, begin)
         return True
+
+    def _begin_at(self, source: int, target: int) -> None:
+        """Compare from these offsets on, where they are later, and note what is left out before them."""
+        bounds = self.bounds
+        if bounds.source_start < source:
+            lost = bounds.target_lost
+            reason = NotComparedReason.TARGET_RETENTION if lost else NotComparedReason.BEFORE_FIRST_COPY
+            self._leave_out(Side.SOURCE, bounds.source_start, source, reason)
+        if bounds.target_start < target and not bounds.head_is_free:
+            self._leave_out(Side.TARGET, bounds.target_start, target, bounds.only_on_target)
+        starts = max(bounds.source_start, source), max(bounds.target_start, target)
+        self.bounds = replace(bounds, source_start=starts[0], target_start=starts[1])
 
     def _leave_out(self, side: Side, begin: int, end: int, reason: NotComparedReason) -> None:
         self._notes.append(
