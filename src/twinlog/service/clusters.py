@@ -14,7 +14,6 @@ from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.outage import NO_OUTAGE, Outage, of_file
 from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Presence
-from twinlog.kafka.reasons import no_answer
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
 from twinlog.service.waiting import wait_or_stop
@@ -157,7 +156,7 @@ class Clusters:
         if not away:
             return too_late()
         said = "; ".join(
-            f"cluster {no_answer(status.alias, status.reason)}: {status.message}" for status in away
+            f"cluster {status.outage.judged(status.alias, so=f': {status.message}').words}" for status in away
         )
         return TransientKafkaError(
             said, reason=away[0].reason, metadata={"cluster": ", ".join(status.alias for status in away)}

@@ -223,7 +223,7 @@ async def test_a_group_of_which_nothing_is_known_stops_a_move_also_if_losses_are
     rig.logs.source.set_group("new", {ORIGIN: 100})
     kill_coordinator(rig.logs.source, "new", lookup="group_offsets")
     plan = await rig.served.failover.plan(ACCEPTING)
-    with pytest.raises(StateError, match="no offset is known: new"):
+    with pytest.raises(StateError, match="no offset is known of group new"):
         await run(rig.served.failover, ACCEPTING)
     rig.logs.source.set_group("h", {ORIGIN: 100})
     _, report = await run(rig.served.failover, MoveOptions(groups=("h",), wait_seconds=0))
@@ -241,7 +241,7 @@ async def test_a_group_that_was_seen_without_offsets_stops_no_move_that_accepts_
     plan = await rig.served.failover.plan(NO_WAIT)
     accepting = await rig.served.failover.plan(ACCEPTING)
     _, report = await run(rig.served.failover, ACCEPTING)
-    assert "no offset is known: empty" in "".join(plan.blockers)
+    assert "no offset is known of group empty" in "".join(plan.blockers)
     assert not accepting.blockers
     assert "no offset, when last read, of group empty: " in "".join(accepting.warnings)
     assert actions(report.plan) == {"g": MoveAction.WRITE}

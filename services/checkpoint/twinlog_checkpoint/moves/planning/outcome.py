@@ -3,8 +3,7 @@
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 
-from twinlog.errors import KafkaError
-from twinlog.model import ClusterAlias, TopicPartition
+from twinlog.model import TopicPartition
 from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MovePartition
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, blocking
 from twinlog_checkpoint.translation.translation import UNREADABLE, Verdict
@@ -86,36 +85,14 @@ def place_blockers(
     ]
     if nowhere:
         reasons.append(_without_place(nowhere))
-    return reasons + not_now(partitions) + stuck_blockers(backlog)
+    return reasons
 
 
-def silent_blockers(silent: Mapping[str, KafkaError]) -> list[str]:
-    """Why no group moves while nobody tells, or ever told, where these stand: none is left behind
-    unnoticed."""
-    if not silent:
-        return []
-    first, *_ = groups = sorted(silent)
-    told = f"groups of which no offset is known: {_named(groups)}: {silent[first]}"
-    return [f"{told}. Remove the cause, or move the others (--group)"]
-
-
-def unlisted_told(problems: Sequence[KafkaError], from_alias: ClusterAlias) -> list[str]:
-    """Why there may be groups that the plan does not show."""
-    told = dict.fromkeys(map(str, problems))
-    return [f"{from_alias} may have groups that were never seen: {each}" for each in told]
-
-
-def waits_for_broker(partitions: Sequence[MovePartition], backlog: Sequence[TopicBacklog]) -> bool:
-    """Whether something of the plan is not known, or not copied, before brokers are back."""
-    return any(entry.is_stuck for entry in backlog) or any(
-        entry.translation.verdict in UNREADABLE for entry in partitions
-    )
-
-
-def stuck_blockers(backlog: Sequence[TopicBacklog]) -> list[str]:
-    """Why no group moves before brokers are back: a run would wait for records that nobody can copy."""
+def waiting(partitions: Sequence[MovePartition], backlog: Sequence[TopicBacklog]) -> list[str]:
+    """What is not known, or not copied, before brokers are back: a run would wait for it."""
     stuck = [entry for entry in backlog if entry.is_stuck]
-    return [f"records that cannot be copied now: {blocking(stuck)}"] if stuck else []
+    told = [f"records that cannot be copied now: {blocking(stuck)}"] if stuck else []
+    return not_now(partitions) + told
 
 
 def not_now(partitions: Sequence[MovePartition]) -> list[str]:

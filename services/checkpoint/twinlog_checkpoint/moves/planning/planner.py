@@ -20,13 +20,7 @@ from twinlog.write_blocks import held_fences, is_holder
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.decision import CopyStates, shown_move
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces, Placed
-from twinlog_checkpoint.moves.planning.outcome import (
-    not_now,
-    place_blockers,
-    silent_blockers,
-    unlisted_told,
-    waits_for_broker,
-)
+from twinlog_checkpoint.moves.planning.outcome import place_blockers, waiting
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import ahead_told, foreign_told, named, plan_warnings
 from twinlog_checkpoint.moves.routes.route import Route
@@ -84,9 +78,13 @@ def groups_told(placed: Placed, route: Route, *, accepted: bool) -> tuple[list[s
     silent = dict(placed.silent)
     empty = sorted(silent.keys() & set(route.without_offsets)) if accepted else []
     cause = [str(silent.pop(group)) for group in empty]
-    blockers, notes = silent_blockers(silent), unlisted_told(placed.unlisted, route.from_alias)
+    blockers, unlisted = [], dict.fromkeys(map(str, placed.unlisted))
+    notes = [f"{route.from_alias} may have groups that were never seen: {each}" for each in unlisted]
     if empty:
         notes.append(f"no offset, when last read, of {named(empty)}: {cause[0]}")
+    if silent:
+        told = f"no offset is known of {named(sorted(silent))}: {silent[min(silent)]}"
+        blockers.append(f"{told}. Remove the cause, or move the others (--group)")
     if placed.unknown:
         blockers.append(
             f"groups that do not exist on {route.from_alias}, or that the filter excludes:"
@@ -246,7 +244,8 @@ class MovePlanner:
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self.asked(self._backlog_and_rate(from_reachable))
         of_places = place_blockers(moving, backlog, accepted=options.accept_loss)
-        waits = waits_for_broker(moving, backlog) or bool(unread or due.blockers)
+        late = waiting(moving, backlog)
+        waits = bool(late or of_groups or unread or due.blockers)
         judged = [each.judged(alias, waits=waits) for alias, each in self._silent().items()]
         # Accepted losses do not block: a run moves the other offsets.
         silent = [each.words for each in judged if each.blocks and not options.accept_loss]
@@ -262,7 +261,10 @@ class MovePlanner:
                 backlog=backlog,
                 estimated_seconds=seconds,
                 warnings=(),
-                blockers=[*unread, *blockers, *due.blockers, *silent, *of_groups, *of_places],
+                blockers=[
+                    *(*unread, *blockers, *due.blockers, *silent, *of_groups, *of_places),
+                    *(() if options.accept_loss else late),
+                ],
                 fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
                 write_grants=grants.missing,
                 not_granted=grants.left_out,
@@ -274,7 +276,7 @@ class MovePlanner:
                 *ahead,
                 *notes,
                 *(each.words for each in judged if each.words not in silent),
-                *(not_now(moving) if options.accept_loss else ()),
+                *(late if options.accept_loss else ()),
                 *due.notes,
             ],
         )
