@@ -37,6 +37,8 @@ TARGET_QUOTA = f"a quota of the target delays the copy ({PartitionReason.TARGET_
 QUOTA_SECONDS = 15.0
 """Brokers throttle for moments, again and again; for this long a quota counts as the cause of a delay."""
 
+SLOW_SECONDS = 3.0
+"""A partition without progress for this long waits for a quota of the source that delayed its task."""
 TRIES_SECONDS = 20.0
 """For so long, which is more than a request may take, a partition without progress waits for what its task
 waited for before it tried again."""
@@ -145,6 +147,12 @@ def standing_of(row: PartitionRow, facts: FlowFacts) -> PartitionStanding:
         reason, message = PartitionReason.OPEN_TRANSACTION, row.open_transaction
     elif state == PartitionState.RUNNING and not reason and row.waits_for_transaction:
         message = "waits for an open transaction of the source"
+    elif (
+        (state == PartitionState.RUNNING and not reason and not message)
+        and _held_by_source_quota(row, facts)
+        and row.stall.since(SLOW_SECONDS, now=facts.now) is not None
+    ):
+        reason, message = PartitionReason.QUOTA, f"a quota of {facts.source} delays the copy"
     elif reason == PartitionReason.NO_TASK:
         if row.slot is None:
             reason, message = STARTING, "the next epoch copies it, too"
@@ -209,6 +217,10 @@ def _held_by_target_quota(row: PartitionRow, facts: FlowFacts) -> bool:
     return row.slot is not None and _is_recent(facts.target_throttled_at(row.slot), facts)
 
 
+def _held_by_source_quota(row: PartitionRow, facts: FlowFacts) -> bool:
+    return row.slot is not None and _is_recent(facts.source_throttled_at(row.slot), facts)
+
+
 def _is_recent(at: float | None, facts: FlowFacts) -> bool:
     return at is not None and facts.now - at <= QUOTA_SECONDS
 
@@ -220,7 +232,7 @@ def _waits_for(
     if not reason:
         if _held_by_target_quota(row, facts):
             return PartitionReason.QUOTA, TARGET_QUOTA
-        if row.slot is not None and _is_recent(facts.source_throttled_at(row.slot), facts):
+        if _held_by_source_quota(row, facts):
             return PartitionReason.QUOTA, f"a quota of {facts.source} delays the copy"
     if reason:
         return reason, message or reason

@@ -256,6 +256,15 @@ def test_a_target_that_is_slow_by_a_quota_is_called_so_before_anything_stalls() 
     assert "quota of the target" in standing.message
 
 
+def test_a_quota_of_the_source_is_told_before_anything_stalls() -> None:
+    """Or the heartbeats that it delays would be all that is told for half a minute."""
+    throttled = replace(FACTS, source_throttled_at=heard(90.0))
+    waits, moves = behind(report=said(), since=96.0), behind(report=said(), since=98.0)
+    assert words(standing_of(waits, throttled)) == (RUNNING, "QUOTA")
+    assert words(standing_of(waits, FACTS)) == (RUNNING, "")
+    assert words(standing_of(moves, throttled)) == (RUNNING, "")
+
+
 @pytest.mark.parametrize(("was_copied", "which"), [(False, "first"), (True, "next")])
 def test_an_idle_flow_names_the_epoch_that_is_made_ready(was_copied: bool, which: str) -> None:
     says = partial(
