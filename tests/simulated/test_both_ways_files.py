@@ -158,6 +158,37 @@ async def test_a_topic_that_is_created_again_gets_everything_though_the_flow_bac
     assert len(values(world, "A")) == 80
 
 
+def test_a_topic_that_is_created_again_gets_everything_though_its_copy_was_not_decided_before_a_kill(
+    tmp_path: Path,
+) -> None:
+    """Where the copy begins is on the log already: that says not that the flow back is known."""
+
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=21, file=ONE_WAY) as world:
+            start_both(world, "configsync", "source")
+            await write(world, range(20), partitions=1)
+            await all_once(world, 40)
+            on_b = world.on["B"]
+
+            def begun() -> int:
+                return sum(b"origin" in (seen.key or b"") for seen in on_b.read("mm2-offsets.A.internal"))
+
+            def decisions() -> int:
+                return [each["event"] for each in world.logged].count("copies_begin")
+
+            before = begun(), decisions()
+            on_b.cluster.delete_topic("orders")
+            on_b.cluster.create_topic("orders")
+            await write(world, range(20, 21), partitions=1, seconds=0)
+            await world.until(lambda: begun() > before[0])
+            assert decisions() == before[1]
+            await world.kill("source")
+            world.start("source")
+            await world.until(lambda: both_have_all(world))
+
+    live(life())
+
+
 HOMES = {"everything": "A", "nearly everything": "B"}
 """Groups, and where each works."""
 

@@ -74,6 +74,9 @@ class CopyModes:
         known: list[tuple[PartitionRow, CopyFact]] = []
         undecided = [row for row in self._undecided(topics) if only in (None, row.partition)]
         await self._note_transforms(undecided, topics)
+        if any(self.new_copies.has_new_target(row, topics) for row in undecided):
+            # What a topic that was created again gets depends on whether it is copied both ways.
+            await self.new_copies.read_origins()
         for row in undecided:
             topic = topics[row.partition.topic]
             fact = self.book.marks.copy_of(row.partition, topic)

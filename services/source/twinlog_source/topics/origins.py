@@ -129,9 +129,6 @@ class Origins:
                 at_end[partition] = TopicPartition(topic.target_topic, partition.partition)
         if not new:
             return
-        if any(partition in self.control.origins for partition in new):
-            # What a topic that was created again gets depends on whether it is copied both ways.
-            await self.ids.read()
         await confirm()
         ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
         for partition, copy in at_end.items():
