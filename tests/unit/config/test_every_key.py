@@ -116,7 +116,7 @@ OF_FLOWS = {
             twinlog.configsync.metrics.listen
         """,
     },
-    "integration/service/test_service_replicas.py": {
+    "simulated/test_stand_by.py": {
         "test_a_second_configsync_answers_changes_nothing_and_takes_over": """
             twinlog.owner.timeout.seconds
         """,
@@ -158,7 +158,7 @@ OF_FLOWS = {
             twinlog.offsets twinlog.offsets.translated.topics
         """,
     },
-    "integration/source/test_source_scale.py": {
+    "simulated/test_epochs.py": {
         "test_tasks_stay_while_their_plan_holds_and_are_replaced_when_it_does_not": """
             twinlog.epoch.seconds twinlog.epoch.max.seconds
         """,
