@@ -1,7 +1,10 @@
 """What a finished run left behind, and whether it is about all groups."""
 
+from dataclasses import replace
+
 import pytest
 
+from twinlog.batches import EndMarker
 from twinlog.errors import FatalKafkaError, StateError
 from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
@@ -208,6 +211,33 @@ async def test_a_plan_names_groups_that_were_started_too_early_where_they_move_t
     await run(rig.served.failover)
     rig.logs.target.set_group("g", {COPY: end + 1})
     assert not [each for each in (await rig.served.failover.plan(NO_WAIT)).warnings if "ahead" in each]
+
+
+async def test_a_group_behind_the_marker_of_the_last_record_is_not_ahead(rig: MoveRig) -> None:
+    last = replace(rig.logs.visible_source()[-1], value=b"last")
+    for cluster, partition in ((rig.logs.source, ORIGIN), (rig.logs.target, COPY)):
+        cluster.append_transaction(partition, [last], EndMarker.COMMIT)
+    end = rig.logs.target.log(COPY).end_offset
+    rig.logs.source.set_group("g", {ORIGIN: rig.logs.visible_source()[-1].offset + 1})
+    rig.logs.target.set_group("g", {COPY: end})
+    plan = await rig.served.failover.plan(NO_WAIT)
+    rig.logs.target.set_group("g", {COPY: end - 1})
+    same = await rig.served.failover.plan(NO_WAIT)
+    assert (actions(plan), actions(same)) == ({"g": MoveAction.ALREADY_THERE},) * 2
+    assert not [each for each in plan.warnings if "ahead" in each]
+
+
+async def test_a_failback_names_what_a_group_has_no_offset_of_where_it_works(rig: MoveRig) -> None:
+    rig.logs.source.set_group("g", {ORIGIN: 100})
+    await run(rig.served.failover)
+    assert "without one on B" not in "".join((await rig.served.failback.plan(NO_WAIT)).warnings)
+    rig.logs.target.kafka.groups.offsets["g"].clear()
+    plan = await rig.served.failback.plan(NO_WAIT)
+    named = await rig.served.failback.plan(MoveOptions(groups=("other",), wait_seconds=0))
+    assert plan.partitions == []
+    told = f"group g: 1 offset on A without one on B, so nothing moves there: {ORIGIN}"
+    assert told in plan.warnings
+    assert told not in named.warnings
 
 
 async def test_a_plan_says_that_a_move_is_running(rig: MoveRig) -> None:

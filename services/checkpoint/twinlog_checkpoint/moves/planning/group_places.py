@@ -130,6 +130,7 @@ class GroupPlaces:
             async for group, offsets in in_turns(_answered(present).items(), most=TURN_GROUPS)
             for partition, offset in offsets.items()
         }
+        wanted = [await self._behind_markers(entry, held, ranges) async for entry in in_turns(wanted)]
         partitions = [
             decide(
                 GroupPlace(
@@ -195,6 +196,22 @@ class GroupPlaces:
         if offset is None:
             offset = self.route.last_known(entry.group, entry.to_partition)
         return replace(entry, translation=replace(translation, downstream_offset=offset))
+
+    async def _behind_markers(
+        self,
+        entry: StandingPlace,
+        held: Mapping[tuple[str, TopicPartition | None], int],
+        ranges: Mapping[TopicPartition, LogBounds],
+    ) -> StandingPlace:
+        """A group that stands there behind its place, with no record in between, is at its place."""
+        place, present = entry.translation.downstream_offset, held.get((entry.group, entry.to_partition))
+        log = None if entry.to_partition is None else ranges.get(entry.to_partition)
+        if entry.to_partition is None or log is None or place is None or present is None:
+            return entry
+        look = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
+        if present > log.end or not await look.is_empty_there(entry.to_partition, place, present):
+            return entry
+        return replace(entry, translation=replace(entry.translation, downstream_offset=present))
 
     async def _ends_here(self, wanted: Collection[StandingPlace]) -> dict[TopicPartition, int]:
         """Raises KafkaError."""

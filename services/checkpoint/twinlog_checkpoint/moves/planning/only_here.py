@@ -17,6 +17,8 @@ from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
 from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, SourcePosition, Translation
 
+MOST_BETWEEN = 128
+"""So many offsets between two places are looked at for records; more of them are hardly all markers."""
 COUNT_BYTES = 64 << 20
 """One look reads so much to count these records, and then once more of each part."""
 
@@ -88,6 +90,20 @@ class RecordsOnlyHere:
             found += _between(partition, origin, LogBounds(start=log.start, end=end), state)
             found += [] if tail is None else [tail]
         return found
+
+    async def is_empty_there(self, partition: TopicPartition, start: int, stop: int) -> bool:
+        """Whether the log there is known to have no record in [start, stop), only ends of transactions and
+        what was aborted."""
+        if not start < stop <= start + MOST_BETWEEN:
+            return False
+        log = LogBounds(start=start, end=stop)
+        side = ComparedPartition(
+            log=self.route.there.log, partition=partition, bounds=log, budget=ByteBudget(1)
+        )
+        try:
+            return await side.count(start, stop) == 0
+        except (BudgetSpent, KafkaError):
+            return False
 
     async def unread(self, next_offset: int, ranges: Iterable[ForeignRange]) -> int:
         """How many of the foreign records a group at this offset has not read. Raises KafkaError."""

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from twinlog.model import ClusterAlias, Flow
+from twinlog.moves.record import Home
 from twinlog_checkpoint.moves.planning.outcome import lacking
 from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
 from twinlog_checkpoint.translation.translation import COMPARED, Verdict
@@ -129,6 +130,30 @@ def ahead_told(
     told = f"{_offsets(len(ahead))} on {to_alias} {'is' if len(ahead) == 1 else 'are'} ahead of {from_alias}"
     left = "never moved back by a move: records between may stay unread"
     return [f"{named(groups)}: {told}, and {left}"] if ahead else []
+
+
+def unlisted_offsets_told(
+    partitions: Iterable[MovePartition],
+    homes: Mapping[str, Home],
+    *,
+    from_alias: ClusterAlias,
+    to_alias: ClusterAlias,
+) -> list[str]:
+    """Name the offsets with which the last move found groups on the cluster to which they move back, and of
+    which they have none on the other one, so that no line of the plan is about them. `homes`: of the groups
+    that it moved."""
+    shown = {(entry.group, entry.to_partition) for entry in partitions}
+    left = [
+        (group, partition)
+        for group, home in sorted(homes.items())
+        for partition in sorted(home.stood_at)
+        if (group, partition) not in shown
+    ]
+    if not left:
+        return []
+    told = f"{_offsets(len(left))} on {to_alias} without one on {from_alias}"
+    names = _some(sorted({str(partition) for _, partition in left}))
+    return [f"{named(sorted({group for group, _ in left}))}: {told}, so nothing moves there: {names}"]
 
 
 def foreign_told(tails: Sequence[ForeignRange], flow: Flow) -> list[str]:

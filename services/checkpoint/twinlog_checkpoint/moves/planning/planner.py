@@ -22,7 +22,13 @@ from twinlog_checkpoint.moves.planning.decision import CopyStates, shown_move
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces, Placed
 from twinlog_checkpoint.moves.planning.outcome import place_blockers, waiting
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
-from twinlog_checkpoint.moves.planning.plan_warnings import ahead_told, foreign_told, named, plan_warnings
+from twinlog_checkpoint.moves.planning.plan_warnings import (
+    ahead_told,
+    foreign_told,
+    named,
+    plan_warnings,
+    unlisted_offsets_told,
+)
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog, counting, estimated_seconds, total_backlog
 from twinlog_checkpoint.moves.write_block import (
@@ -225,6 +231,10 @@ class MovePlanner:
                 self.places.partitions(options, from_reachable=from_reachable, moves=moves, without=without)
             )
             of_groups, notes = groups_told(placed, self.route, accepted=options.accept_loss)
+            came = moves.moved_to(self.route.from_alias)
+            homes = {each: home for each, home in came.items() if each in (options.groups or came)}
+            ends = {"from_alias": self.route.from_alias, "to_alias": self.route.to_alias}
+            notes += unlisted_offsets_told(placed.partitions, homes, **ends)
             copying = self.route.home_flow
             foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
             partitions = [
@@ -235,11 +245,7 @@ class MovePlanner:
                 or entry.translation.verdict in UNREADABLE
             ]
             moving = [entry for entry in partitions if entry.group not in unchanged]
-            ahead = ahead_told(
-                moving,
-                from_alias=self.route.from_alias,
-                to_alias=self.route.to_alias,
-            )
+            ahead = ahead_told(moving, **ends)
             only_here = placed.only_here
             yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
             backlog, seconds = await self.asked(self._backlog_and_rate(from_reachable))
