@@ -13,7 +13,7 @@ from twinlog.clock import Clock
 from twinlog.config import ClientConfig
 from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.kafka.outage import NO_OUTAGE, Outage, of_file
-from twinlog.kafka.ports import NO_BROKERS, KafkaCluster, Presence
+from twinlog.kafka.ports import KafkaCluster, Presence
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.interceptors import too_late
 from twinlog.service.waiting import wait_or_stop
@@ -90,10 +90,8 @@ class Clusters:
         self._clock = clock
         self._open: dict[tuple[ClusterAlias, frozenset[tuple[str, str]], float | None], KafkaCluster] = {}
         self._probes: dict[ClusterAlias, KafkaCluster] = {}
-        self._whole: dict[ClusterAlias, Mapping[int, str]] = {}
-        """Which brokers there were, and where, when none was missing last."""
         self._whole_at: dict[ClusterAlias, float] = {}
-        """When that was, in monotonic seconds; none once the cluster is away."""
+        """When no broker was missing last, in monotonic seconds; none once the cluster is away."""
         self._statuses = {
             alias: ClusterStatus(alias=alias, reachable=False, reason=UNKNOWN, message="not looked at yet")
             for alias in self._probed
@@ -101,7 +99,7 @@ class Clusters:
         self._places: dict[ClusterAlias, Mapping[int, str]] = {
             alias: of_file(config.bootstrap_servers) for alias, config in self._probed.items()
         }
-        """Where the brokers were when the cluster answered last."""
+        """The brokers when the cluster answered last, and where; also those that were missing."""
         self._limiter = RepeatLimiter(interval_seconds=60.0)
         self._find_loops = find_loops
         self._loops: tuple[Mapping[ClusterAlias, str], Mapping[Flow, StateError]] = {}, {}
@@ -229,14 +227,12 @@ class Clusters:
         if not known and whole_seconds < BROKERS_INTERVAL_SECONDS:
             return known
         try:
-            outage = await (await self._probe_connection(alias)).outage(
-                present, self._whole.get(alias, NO_BROKERS)
-            )
+            outage = await (await self._probe_connection(alias)).outage(present, self._places[alias])
         except TwinlogError:
             return known
         self._places[alias] = {**outage.brokers, **present.brokers}
         if not outage:
-            self._whole[alias], self._whole_at[alias] = present.brokers, self._clock.monotonic()
+            self._whole_at[alias] = self._clock.monotonic()
         return outage
 
     async def _probe_connection(self, alias: ClusterAlias) -> KafkaCluster:
