@@ -100,3 +100,27 @@ def test_what_a_topic_that_comes_back_holds_is_nobody_elses(tmp_path: Path, *, p
             assert await foreign(world) == []
 
     live(life())
+
+
+@pytest.mark.parametrize("settings", ["", "B.exactly.once.source.support = disabled\n"])
+def test_what_the_flow_copied_before_it_lost_its_positions_is_nobody_elses(
+    tmp_path: Path, settings: str
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + settings, seed=1) as world:
+            await histories.begin(world, prefix="A.")
+            await world.pause(20)
+            for name in SERVICES:
+                await world.stop(name)
+            world.on["B"].cluster.delete_topic("mm2-offsets.A.internal")
+            told = await held(world)
+            assert [each.partition(":")[0] for each in told] == ["orders"], (
+                "and that they may be the source's"
+            )
+            world.start(*SERVICES)
+            world.on["A"].produce("orders", 0, b"four")
+            await histories.copied(world, prefix="A.")
+            await world.pause(30)
+            assert await foreign(world) == []
+
+    live(life())

@@ -357,7 +357,7 @@ class _FlowLook:
         held = {
             name: {each: size for each in new[name] if (size := ends[copy][each] - starts[copy][each])}
             for name, copy in ((name, topic.name) for name, topic in present.items())
-            if new[name] and copy not in unread
+            if new[name] and copy not in unread and not self._selector.policy.is_heartbeats_topic(name)
         }
         return ends if is_first else {}, held, unread
 

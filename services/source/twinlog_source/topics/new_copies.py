@@ -113,11 +113,13 @@ class NewCopies:
     ) -> Mapping[TopicPartition, ForeignWrite | KafkaError]:
         """What the targets of copies that begin hold already, and nobody has copied there as far as is known:
         no position is stored, the flow did not write last, and no flow copies it back. By whom, is known of
-        the last records: nothing of a target that may not be read. Raises KafkaError."""
+        the last records: nothing of a target that may not be read. Heartbeats are nobody's data. Raises
+        KafkaError."""
         targets = {
             row.partition: target_of(row, topics)
             for row in rows
             if not (row.stored and row.position) or self.has_new_target(row, topics)
+            if not self.book.flow.policy.is_heartbeats_topic(row.partition.topic)
         }
         if self.starts.are_told or not targets:
             return {}
