@@ -1,9 +1,9 @@
 """The part of the configuration that the heartbeat service uses."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from twinlog.config import ClientConfig, Configuration, FlowConfig
+from twinlog.config import ClientConfig, Configuration, FlowClients, FlowConfig
 from twinlog.config.flow.filters import topic_filter
 from twinlog.config.values.precedence import Connector
 from twinlog.model import ClusterAlias, Flow
@@ -12,17 +12,6 @@ from twinlog.policy import ReplicationPolicy, policy_from_config
 SHORTEST_SILENCE_SECONDS = 5.0
 SILENT_AFTER_INTERVALS = 5
 """A path is SILENT after this many intervals without heartbeats, but not before the shortest silence."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatClients:
-    """The Kafka clients for a flow's heartbeats."""
-
-    source_admin: ClientConfig
-    source_producer: ClientConfig
-    target_admin: ClientConfig
-    target_producer: ClientConfig
-    target_consumer: ClientConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +30,8 @@ class HeartbeatFlow:
     """twinlog.delay.seconds: no heartbeat arrives sooner than this."""
     topic_replication_factor: int
     policy: ReplicationPolicy
-    clients: HeartbeatClients
+    clients: FlowClients
+    """With the roles of heartbeats."""
 
     @property
     def silent_after_ms(self) -> int:
@@ -74,7 +64,8 @@ def heartbeat_flow(config: FlowConfig) -> HeartbeatFlow:
         delay_seconds=config.source.delay_seconds,
         topic_replication_factor=config.heartbeat.topic_replication_factor,
         policy=policy,
-        clients=HeartbeatClients(
+        clients=replace(
+            clients,
             source_admin=client(clients.source_admin, "heartbeats-source-admin"),
             source_producer=client(clients.source_producer, "heartbeats-source-producer"),
             target_admin=client(clients.target_admin, "heartbeats-target-admin"),
