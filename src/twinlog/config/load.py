@@ -17,7 +17,6 @@ from twinlog.config.security import security_settings
 from twinlog.config.settings import (
     Address,
     Configuration,
-    LogFormat,
     RuntimeSettings,
     ServiceEndpoints,
     SparkSettings,
@@ -172,13 +171,7 @@ def _build(
         flows=flows,
         endpoints={service: _endpoints(top, service) for service in Service},
         spark=_spark(raw, top, resolver, findings),
-        runtime=RuntimeSettings(
-            drain_seconds=top.number("twinlog.drain.seconds"),
-            grace_seconds=top.number("twinlog.grace.seconds"),
-            owner_timeout_seconds=top.number("twinlog.owner.timeout.seconds"),
-            log_level=top.text("twinlog.log.level"),
-            log_format=LogFormat(top.text("twinlog.log.format")),
-        ),
+        runtime=RuntimeSettings(**top.declared(RuntimeSettings)),
         security=security_settings(top, findings),
         notices=findings.notices,
         base=_Base(

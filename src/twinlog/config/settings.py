@@ -9,7 +9,7 @@ from twinlog.config.client_settings import ClusterConfig
 from twinlog.config.flow.settings import FlowConfig
 from twinlog.config.keys.spec import Service
 from twinlog.config.security import SecuritySettings, is_loopback
-from twinlog.config.values.reader import Notice
+from twinlog.config.values.reader import Notice, of_key
 from twinlog.errors import ConfigError
 from twinlog.model import ClusterAlias, Flow
 
@@ -88,11 +88,11 @@ class SparkSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSettings:
-    drain_seconds: float
-    grace_seconds: float
-    owner_timeout_seconds: float
-    log_level: str
-    log_format: LogFormat
+    drain_seconds: float = field(metadata=of_key("twinlog.drain.seconds"))
+    grace_seconds: float = field(metadata=of_key("twinlog.grace.seconds"))
+    owner_timeout_seconds: float = field(metadata=of_key("twinlog.owner.timeout.seconds"))
+    log_level: str = field(metadata=of_key("twinlog.log.level"))
+    log_format: LogFormat = field(metadata=of_key("twinlog.log.format"))
 
 
 class ConfigurationBase(Protocol):

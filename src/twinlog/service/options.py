@@ -46,7 +46,7 @@ class ServiceOptions:
     config: Path
     flows: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
-    overrides: tuple[str, ...] = ()
+    overrides: Sequence[str] = ()
     """`key=value`, later ones win."""
     listen: str | None = None
     log_format: str | None = None
@@ -99,6 +99,7 @@ def parse_options(name: str, argv: Sequence[str] | None, *, environment: Mapping
     parser.add_argument(
         "--port-file",
         type=Path,
+        default=environment.get(PORT_FILE_VARIABLE),
         metavar="FILE",
         help=f"write the bound port here (also by {PORT_FILE_VARIABLE})",
     )
@@ -106,21 +107,7 @@ def parse_options(name: str, argv: Sequence[str] | None, *, environment: Mapping
     parser.add_argument("--log-format", choices=FORMATS, help="auto = readable on a terminal, JSON elsewhere")
     parser.add_argument("--notices-told", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--version", action="version", version=f"twinlog-{name} {__version__}")
-    found = parser.parse_args(argv)
-    port_file = found.port_file or (
-        Path(environment[PORT_FILE_VARIABLE]) if PORT_FILE_VARIABLE in environment else None
-    )
-    return ServiceOptions(
-        config=found.config,
-        flows=found.flows,
-        clusters=found.clusters,
-        overrides=tuple(found.overrides),
-        listen=found.listen,
-        log_format=found.log_format,
-        strict=found.strict,
-        port_file=port_file,
-        notices_told=found.notices_told,
-    )
+    return ServiceOptions(**vars(parser.parse_args(argv)))
 
 
 def _names(text: str) -> tuple[str, ...]:
