@@ -203,7 +203,7 @@ class Call:
             return partition, self.injected
         if partition.leader != self.node.node_id:
             return partition, ErrorCode.not_leader_or_follower
-        partition.retain(self.cluster.now_ms(self.node))
+        partition.retain(self.cluster.clock.now_ms())
         return partition, epoch_error(partition, known_epoch)
 
 

@@ -1,11 +1,11 @@
 """A group of the classic protocol: its coordinator's state machine, with timers of the running loop.
 
-After ClassicGroup.java and GroupMetadataManager.java; static members KIP-345, member ids KIP-394.
+After ClassicGroup.java and GroupMetadataManager.java; member ids KIP-394.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
@@ -23,7 +23,6 @@ class Wish(NamedTuple):
     """What a JoinGroup asks for."""
 
     member_id: str
-    instance_id: str | None
     client_id: str
     client_host: str
     session_seconds: float
@@ -39,8 +38,8 @@ class Joined(NamedTuple):
     generation: int = -1
     protocol: str = ""
     leader: str = ""
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
-    """Id, instance id, metadata of each; for the leader only."""
+    members: tuple[tuple[str, bytes], ...] = ()
+    """Id and metadata of each; for the leader only."""
 
 
 class Synced(NamedTuple):
@@ -106,15 +105,8 @@ class ClassicGroup:
     def has_members(self) -> bool:
         return self.state is not ClassicState.EMPTY
 
-    def member(self, member_id: str, instance_id: str | None) -> tuple[ClassicMember | None, ErrorCode]:
+    def member(self, member_id: str) -> tuple[ClassicMember | None, ErrorCode]:
         """Who that is, or why it is nobody."""
-        if instance_id is not None:
-            static = self._static(instance_id)
-            if static is None:
-                return None, ErrorCode.unknown_member_id
-            if static.member_id != member_id:
-                return None, ErrorCode.fenced_instance_id
-            return static, ErrorCode.none
         found = self.members.get(member_id)
         return found, ErrorCode.none if found else ErrorCode.unknown_member_id
 
@@ -126,8 +118,8 @@ class ClassicGroup:
             self.pending.pop(wish.member_id).cancel()
             return await self._add(wish.member_id, wish)
         if not wish.member_id:
-            return await self._welcome(wish)
-        member, error = self.member(wish.member_id, wish.instance_id)
+            return self._welcome(wish)
+        member, error = self.member(wish.member_id)
         if member is None:
             return Joined(error, wish.member_id)
         unchanged = dict(member.wish.protocols) == dict(wish.protocols)
@@ -136,33 +128,11 @@ class ClassicGroup:
             return self._joined(member)
         return await self._wait(member, wish)
 
-    async def _welcome(self, wish: Wish) -> Joined:
-        prefix = wish.instance_id or wish.client_id
-        member_id = f"{prefix}-{UUID(int=self.random.getrandbits(128), version=4)}"
-        if wish.instance_id is None:
-            timer = asyncio.get_running_loop().call_later(wish.session_seconds, self._forget_id, member_id)
-            self.pending[member_id] = timer
-            return Joined(ErrorCode.member_id_required, member_id)
-        static = self._static(wish.instance_id)
-        if static is None:
-            return await self._add(member_id, wish)
-        return await self._replace(static, member_id, wish)
-
-    async def _replace(self, static: ClassicMember, member_id: str, wish: Wish) -> Joined:
-        """A static member came back: the one with its old id is fenced."""
-        static.answer_join(Joined(ErrorCode.fenced_instance_id, static.member_id))
-        static.answer_sync(Synced(ErrorCode.fenced_instance_id))
-        led = self.leader == static.member_id
-        self.members = {(member_id if each is static else key): each for key, each in self.members.items()}
-        static.member_id = member_id
-        if led:
-            self.leader = member_id
-        same = dict(static.wish.protocols) == dict(wish.protocols)
-        if self.state is ClassicState.STABLE and same:
-            static.wish = wish
-            self._touch(static)
-            return self._joined(static)._replace(members=())
-        return await self._wait(static, wish)
+    def _welcome(self, wish: Wish) -> Joined:
+        member_id = f"{wish.client_id}-{UUID(int=self.random.getrandbits(128), version=4)}"
+        timer = asyncio.get_running_loop().call_later(wish.session_seconds, self._forget_id, member_id)
+        self.pending[member_id] = timer
+        return Joined(ErrorCode.member_id_required, member_id)
 
     async def _add(self, member_id: str, wish: Wish) -> Joined:
         if not self.members:
@@ -217,15 +187,15 @@ class ClassicGroup:
             self.pending.pop(member_id).cancel()
             self._complete_if_all_joined()
             return ErrorCode.none
-        member, error = self.member(member_id, None)
+        member, error = self.member(member_id)
         if member is not None:
             self._remove(member)
         return error
 
-    def commit_error(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def commit_error(self, member_id: str, generation: int) -> ErrorCode:
         """Whether these may commit: members only, and administrators while there are none."""
-        if generation >= 0 or member_id or instance_id is not None:
-            member, error = self.member(member_id, instance_id)
+        if generation >= 0 or member_id:
+            member, error = self.member(member_id)
             if error:
                 return error
             if generation != self.generation:
@@ -254,9 +224,6 @@ class ClassicGroup:
         return wish.protocol_type == self.protocol_type and bool(
             set(wish.protocols).intersection(*(each.wish.protocols for each in others))
         )
-
-    def _static(self, instance_id: str) -> ClassicMember | None:
-        return next((each for each in self.members.values() if each.wish.instance_id == instance_id), None)
 
     def _forget_id(self, member_id: str) -> None:
         del self.pending[member_id]
@@ -324,22 +291,19 @@ class ClassicGroup:
             self._complete()
 
     def _complete(self) -> None:
-        """Begin the next generation with who has joined; static members may be late."""
+        """Begin the next generation with who has joined."""
         self._stop(self._initial)
         self._initial = None
         for member in list(self.members.values()):
-            if member.joining is None and member.wish.instance_id is None:
+            if member.joining is None:
                 self._drop(member)
         self._stop(self._rebalance)
-        joined = [each for each in self.members.values() if each.joining is not None]
-        if self.members and not joined:
-            self._after(max(each.wish.rebalance_seconds for each in self.members.values()), self._complete)
-            return
+        joined = [*self.members.values()]
         self.generation += 1
         if not joined:
             self.state, self.protocol, self.leader = ClassicState.EMPTY, None, ""
             return
-        if self.leader not in self.members or self.members[self.leader].joining is None:
+        if self.leader not in self.members:
             self.leader = joined[0].member_id
         self.protocol = self._vote()
         self.state = ClassicState.COMPLETING
@@ -363,22 +327,18 @@ class ClassicGroup:
 
     def _joined(self, member: ClassicMember) -> Joined:
         leads = member.member_id == self.leader
+        told = (
+            (each.member_id, each.wish.protocols.get(self.protocol or "", b""))
+            for each in self.members.values()
+        )
         return Joined(
             ErrorCode.none,
             member.member_id,
             self.generation,
             self.protocol or "",
             self.leader,
-            tuple(self._metadata(self.members.values())) if leads else (),
+            tuple(told) if leads else (),
         )
-
-    def _metadata(self, members: Iterable[ClassicMember]) -> Iterable[tuple[str, str | None, bytes]]:
-        for member in members:
-            yield (
-                member.member_id,
-                member.wish.instance_id,
-                member.wish.protocols.get(self.protocol or "", b""),
-            )
 
     def _after(self, seconds: float, callback: Callable[[], None]) -> None:
         self._stop(self._rebalance)

@@ -56,19 +56,6 @@ class ClusterOutages:
         partition.wake()
         self.transactions.write_pending_markers()
 
-    def stop_replicating(self, partition: Partition, node_id: int) -> None:
-        """The replica copies nothing more, and is not in sync any more."""
-        partition.lagging.add(node_id)
-        if node_id in partition.isr and len(partition.isr) > 1:
-            partition.isr.remove(node_id)
-        if partition.leader != NO_LEADER:
-            partition.replicate()
-
-    def replicate_again(self, partition: Partition, node_id: int) -> None:
-        partition.lagging.discard(node_id)
-        if partition.leader != NO_LEADER:
-            partition.synchronize(self.live_ids)
-
     def lose_tail(self, partition: Partition, offset: int) -> None:
         """Every replica loses what it has from the offset on, as after a power cut; a leader epoch begins."""
         for log in partition.logs.values():
@@ -145,10 +132,6 @@ class Cluster(ClusterOutages):
     @property
     def live_nodes(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.is_up]
-
-    def now_ms(self, node: Node) -> int:
-        """The wall clock of a broker."""
-        return self.clock.now_ms() + node.clock_skew_ms
 
     def partition(self, topic: str, index: int) -> Partition | None:
         found = self.topics.get(topic)
@@ -237,7 +220,7 @@ class Cluster(ClusterOutages):
             return True
         if found.leader < 0:
             return False
-        now_ms = self.now_ms(self.nodes[found.leader])
+        now_ms = self.clock.now_ms()
         with contextlib.suppress(AppendError):  # The producer was fenced: nothing of it is open any more.
             append_marker(found, marker, *identity, coordinator_epoch, now_ms)
         return True

@@ -33,15 +33,13 @@ class Groups:
         made = self.by_id[group_id] = ClassicGroup(group_id, self._random, delay_ms / 1000)
         return made
 
-    def commit_error(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> ErrorCode:
+    def commit_error(self, group_id: str, member_id: str, generation: int) -> ErrorCode:
         """Whether they may commit; an administrator has no generation. A group that does not exist is made
         by a commit outside any generation."""
         group = self.classic(group_id, create=generation < 0)
         if group is None:
             return ErrorCode.illegal_generation
-        return group.commit_error(member_id, instance_id, generation)
+        return group.commit_error(member_id, generation)
 
     def commit(self, group_id: str, offsets: Mapping[TopicIndex, Committed]) -> None:
         self.offsets.setdefault(group_id, {}).update(offsets)

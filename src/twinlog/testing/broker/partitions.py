@@ -20,8 +20,6 @@ class Node:
     port: int = 0
     rack: str | None = None
     is_up: bool = True
-    clock_skew_ms: int = 0
-    """How far this broker's wall clock is ahead."""
 
 
 @dataclass(slots=True, eq=False)

@@ -308,7 +308,7 @@ class FakeCluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMi
         Without a protocol it has that of its type.
         """
         protocol = _PROTOCOLS[group_type] if protocol_type is None else protocol_type
-        wish = Wish("", None, "", "", 0.0, 0.0, protocol, {})
+        wish = Wish("", "", "", 0.0, 0.0, protocol, {})
         self.kafka.groups.by_id[group_id] = ClassicGroup(
             group_id,
             self.kafka.random,

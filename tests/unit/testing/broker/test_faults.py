@@ -75,57 +75,12 @@ async def test_a_broker_goes_and_comes_back_with_its_log_behind() -> None:
         assert sorted(partition.isr) == [1, 2, 3]
 
 
-async def test_an_unclean_election_loses_a_tail_and_epochs_tell_where() -> None:
-    async with FakeKafka(node_count=2) as kafka, pool(kafka) as session:
-        cluster = kafka.cluster
-        partition = cluster.create_topic("orders").partitions[0]
-        behind = next(each for each in partition.replicas if each != partition.leader)
-        await _write(kafka, b"kept")
-        cluster.stop_replicating(partition, behind)
-        await _write(kafka, b"lost", b"lost too")
-        old_epoch = partition.leader_epoch
-        partition.lagging.clear()
-        cluster.elect(partition, behind)
-        assert await _write(kafka, b"new") == [1]
-        assert [log.end_offset for log in partition.logs.values()] == [2, 2]
-        assert partition.log.epoch_end(old_epoch) == (old_epoch, 1)
-        assert values(await fetched(session, ORDERS)) == [b"kept", b"new"]
-
-
-async def test_what_is_not_replicated_is_not_readable() -> None:
-    async with FakeKafka(node_count=2) as kafka:
-        partition = kafka.cluster.create_topic("orders").partitions[0]
-        partition.lagging.add(next(each for each in partition.replicas if each != partition.leader))
-        async with pool(kafka) as session, RawProducer(session, ProducerSettings()) as producer:
-            ack = producer.send(ORDERS, batch(b"one"))
-            async with asyncio.TaskGroup() as group:
-                waiting = group.create_task(producer.flush(), name="waits for the follower")
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(5):
-                        await asyncio.shield(ack)
-                assert (partition.log.end_offset, partition.high_watermark) == (1, 0)
-                kafka.cluster.replicate_again(partition, next(iter(partition.lagging)))
-            assert waiting.done()
-            assert ack.result() == 0
-
-
 async def test_compaction_keeps_the_last_record_of_a_key() -> None:
     async with FakeKafka() as kafka, pool(kafka) as session:
         partition = kafka.cluster.create_topic("orders", configs={"cleanup.policy": "compact"}).partitions[0]
         await _write(kafka, b"one", b"two", b"three")
         compact(partition)
         assert values(await fetched(session, ORDERS)) == [b"three"]
-
-
-async def test_retention_moves_the_start_of_every_replica() -> None:
-    async with FakeKafka(node_count=3) as kafka:
-        kafka.cluster.broker_configs["log.retention.check.interval.ms"] = "1000"
-        partition = kafka.cluster.create_topic("orders", configs={"retention.ms": "60000"}).partitions[0]
-        await _write(kafka, b"old")
-        for node in kafka.cluster.nodes.values():
-            node.clock_skew_ms = 61_000
-        assert await _write(kafka, b"new") == [1]
-        assert [log.start_offset for log in partition.logs.values()] == [1, 1, 1]
 
 
 async def test_a_transaction_waits_for_a_partition_without_a_leader() -> None:
@@ -220,18 +175,6 @@ async def test_a_forgotten_producer_goes_on() -> None:
                 kafka.cluster.forget_producers(partition)
                 assert not partition.log.producers.entries
         assert [ack.result() for ack in acks] == [0, 1]
-
-
-async def test_brokers_whose_clocks_differ_write_different_times() -> None:
-    async with FakeKafka(node_count=2) as kafka:
-        configs = {"message.timestamp.type": "LogAppendTime"}
-        partition = kafka.cluster.create_topic("orders", configs=configs).partitions[0]
-        kafka.cluster.nodes[partition.leader].clock_skew_ms = -60_000
-        await _write(kafka, b"early")
-        kafka.cluster.elect(partition, next(each for each in partition.replicas if each != partition.leader))
-        await _write(kafka, b"late")
-        early, late = (each.header.max_timestamp_ms for each in partition.log.batches)
-        assert 60_000 <= late - early < 61_000
 
 
 async def test_a_producer_follows_its_leader() -> None:

@@ -76,21 +76,6 @@ async def test_a_silent_member_is_out_after_its_session() -> None:
             assert 9 < loop.time() - began < 11
 
 
-async def test_a_static_member_that_comes_back_moves_nothing() -> None:
-    async with FakeKafka() as kafka:
-        kafka.cluster.create_topic("orders", partition_count=2)
-        async with (
-            consumer(kafka, group_instance_id="one"),
-            consumer(kafka, group_instance_id="two") as second,
-        ):
-            await settled(kafka, 2)
-            assert await eventually(lambda: len(second.assignment()) == 1)
-            generation, kept = classic(kafka).generation, second.assignment()
-        async with consumer(kafka, group_instance_id="two") as second:
-            assert await eventually(second.assignment)
-            assert (classic(kafka).generation, second.assignment()) == (generation, kept)
-
-
 async def test_groups_go_on_when_their_coordinator_moves() -> None:
     async with FakeKafka(node_count=3) as kafka:
         kafka.cluster.create_topic("orders", partition_count=2)

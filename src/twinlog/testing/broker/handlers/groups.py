@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the classic protocol (KIP-345, KIP-394)."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the classic protocol (KIP-394)."""
 
 from kio.schema.errors import ErrorCode
 
@@ -57,10 +57,7 @@ async def join_group(call: Call) -> Fields:
         "protocol_name": joined.protocol,
         "leader": joined.leader,
         "member_id": joined.member_id,
-        "members": [
-            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
-            for member_id, instance_id, metadata in joined.members
-        ],
+        "members": [{"member_id": member_id, "metadata": metadata} for member_id, metadata in joined.members],
     }
 
 
@@ -82,7 +79,6 @@ async def _join(call: Call) -> Joined:
     return await group.join(
         Wish(
             member_id=body.member_id,
-            instance_id=call.get("group_instance_id"),
             client_id=call.client_id,
             client_host=f"/{call.client_host}",
             session_seconds=session_ms / 1000,
@@ -105,7 +101,7 @@ async def _sync(call: Call) -> Synced:
     group = _existing(call)
     if error or group is None:
         return Synced(error or ErrorCode.unknown_member_id)
-    member, error = group.member(body.member_id, call.get("group_instance_id"))
+    member, error = group.member(body.member_id)
     if member is None:
         return Synced(error)
     assignments = {each.member_id: each.assignment for each in body.assignments}
@@ -120,7 +116,7 @@ async def heartbeat(call: Call) -> Fields:
     if not error and group is None:
         error = ErrorCode.unknown_member_id
     elif not error and group is not None:
-        member, error = group.member(body.member_id, call.get("group_instance_id"))
+        member, error = group.member(body.member_id)
         if member is not None:
             error = group.heartbeat(member, body.generation_id)
     return {"error_code": error}
@@ -204,7 +200,6 @@ def _members(group: ClassicGroup) -> list[Fields]:
     return [
         {
             "member_id": each.member_id,
-            "group_instance_id": each.wish.instance_id,
             "client_id": each.wish.client_id,
             "client_host": each.wish.client_host,
             "member_metadata": each.wish.protocols.get(group.protocol or "", b"") if is_stable else b"",

@@ -22,7 +22,7 @@ _LONGEST_METADATA_BYTES = 4096
 async def offset_commit(call: Call) -> Fields:
     body, group_id = call.body, call.body.group_id
     error = group_error(call, group_id, Operation.READ) or call.cluster.groups.commit_error(
-        group_id, body.member_id, call.get("group_instance_id"), body.generation_id_or_member_epoch
+        group_id, body.member_id, body.generation_id_or_member_epoch
     )
     offsets: dict[TopicIndex, Committed] = {}
     topics = []

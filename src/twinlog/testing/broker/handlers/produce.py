@@ -64,7 +64,7 @@ def _producers(call: Call, topic: str, index: int) -> Fields:
     partition, error = call.leader_partition(topic, index)
     entries: list[ProducerEntry] = []
     if partition is not None and not error:
-        partition.log.expire_producers(call.cluster.now_ms(call.node))
+        partition.log.expire_producers(call.cluster.clock.now_ms())
         entries = list(partition.log.producers.entries.values())
     return {
         "partition_index": index,
@@ -116,7 +116,7 @@ def _mark(call: Call, marker: Any, topic: str, index: int) -> Fields:
         error = ErrorCode.cluster_authorization_failed
     if partition is not None and not error:
         ending = EndMarker.COMMIT if marker.transaction_result else EndMarker.ABORT
-        now_ms = call.cluster.now_ms(call.node)
+        now_ms = call.cluster.clock.now_ms()
         try:
             append_marker(
                 partition, ending, marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, now_ms
@@ -181,7 +181,7 @@ def _append(
             raise AppendError(ErrorCode.not_enough_replicas)
         data = bytes(asked.records or b"")
         _check_transaction(call, partition, data)
-        now_ms = call.cluster.now_ms(call.node)
+        now_ms = call.cluster.clock.now_ms()
         appended = append_batch(
             partition, data, now_ms, transactions_v2=call.version >= _IMPLICIT_ADD_VERSION
         )
