@@ -10,7 +10,6 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import MoveKind, Moves, Run
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.testing.fakes.cluster import FakeCluster
-from twinlog.wire import TopicIds
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
 from twinlog_checkpoint.flow.parts import FlowParts
@@ -19,7 +18,7 @@ from twinlog_checkpoint.moves.running.run_record import MoveReport, StepEvent
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.history import OffsetPair
 from unit.checkpoint.checkpoint_rig import A_TO_B, B_TO_A, CheckpointFlowRig, KnownTopics, ToldTopics, turns
-from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
+from unit.checkpoint.mirrored_logs import ORIGIN, MirroredLogs
 
 NO_WAIT = MoveOptions(wait_seconds=0, by="test")
 
@@ -42,9 +41,8 @@ class MoveRig:
         pairs = self.logs.history.of(ORIGIN)
         assert pairs is not None
         pair = pairs.above(before)
-        topic_ids = TopicIds(self.logs.source.topic_id(ORIGIN.topic), self.logs.target.topic_id(COPY.topic))
         while pair is not None:
-            await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream, topic_ids=topic_ids)
+            await self.fakes.write_sync(ORIGIN.topic, pair.upstream, pair.downstream)
             pair = pairs.above(pair.upstream)
         newest = pairs.newest()
         assert newest is not None
