@@ -103,6 +103,30 @@ async def test_those_between_copied_records_are_counted_as_the_source_service_te
     assert after.blockers == []
 
 
+async def test_a_failover_says_which_groups_read_those_in_the_copy_that_they_enter() -> None:
+    """They are no records of the source: a group that has read all before them there goes on behind them."""
+    async with move_rig() as rig:
+        before = len(rig.logs.visible_source())
+        written_there(rig, 2)
+        end = rig.logs.target.log(COPY).end_offset
+        rig.logs.produce(20)
+        await rig.copy()
+        there = rig.logs.visible_source()
+        rig.logs.source.set_group("early", {ORIGIN: there[before - 1].offset})
+        rig.logs.source.set_group("late", {ORIGIN: there[before].offset})
+        silent = await rig.served.failover.plan(NO_WAIT)
+        state = CopyState(state="RUNNING", position=rig.source_end, foreign=[ForeignStretch(end - 2, end, 2)])
+        rig.fakes.copy_states.report = CopyReport(partitions={ORIGIN: state})
+        plan = await rig.served.failover.plan(NO_WAIT)
+    assert actions(plan) == {"early": MoveAction.WRITE, "late": MoveAction.WRITE}
+    assert named(silent) == []
+    (warning,) = named(plan)
+    assert warning == (
+        f"2 records in {COPY} on B are of other producers (FOREIGN): group early will read those behind its"
+        " place; group late will read none: they lie before its place"
+    )
+
+
 async def test_they_are_counted_with_those_that_the_source_has_deleted(rig: MoveRig) -> None:
     await failed_over(rig, read=80)
     rig.logs.retain(rig.logs.visible_source()[200].offset)

@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from twinlog.model import ClusterAlias, Flow
+from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.moves.record import Home
+from twinlog_checkpoint.moves.planning.decision import CopyState
 from twinlog_checkpoint.moves.planning.outcome import lacking
 from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
 from twinlog_checkpoint.translation.translation import COMPARED, Verdict
@@ -154,6 +155,40 @@ def unlisted_offsets_told(
     told = f"{_offsets(len(left))} on {to_alias} without one on {from_alias}"
     names = _some(sorted({str(partition) for _, partition in left}))
     return [f"{named(sorted({group for group, _ in left}))}: {told}, so nothing moves there: {names}"]
+
+
+def entered_foreign_told(
+    partitions: Iterable[MovePartition],
+    copies: Mapping[TopicPartition, CopyState],
+    *,
+    to_alias: ClusterAlias,
+) -> list[str]:
+    """Say of the records that other producers wrote into the copies to which groups move, which groups read
+    them there and which begin behind them. `copies`: by partition of the cluster that the groups leave."""
+    told = []
+    moved = sorted(
+        (entry for entry in partitions if entry.action in THERE and entry.continues_at is not None),
+        key=lambda entry: (entry.from_partition, entry.group),
+    )
+    for partition, entries in groupby(moved, key=lambda entry: entry.from_partition):
+        copy = copies.get(partition)
+        if copy is None or not copy.foreign:
+            continue
+        of_partition = list(entries)
+        end = max(each.end for each in copy.foreign)
+        read = [each.group for each in of_partition if (each.continues_at or 0) < end]
+        passed = [each.group for each in of_partition if each.group not in read]
+        count = sum(each.records for each in copy.foreign)
+        records = "1 record" if count == 1 else f"{count} records"
+        who = [f"{named(read)} will read those behind its place"] if read else []
+        who += [f"{named(passed)} will read none: they lie before its place"] if passed else []
+        told.append(
+            f"{records} in {of_partition[0].to_partition} on {to_alias} are of other producers (FOREIGN):"
+            f" {'; '.join(who)}"
+        )
+    if len(told) > _TOPICS_NAMED:
+        told[_TOPICS_NAMED:] = [f"the same in {len(told) - _TOPICS_NAMED} more partitions"]
+    return told
 
 
 def foreign_told(tails: Sequence[ForeignRange], flow: Flow) -> list[str]:

@@ -24,6 +24,7 @@ from twinlog_checkpoint.moves.planning.outcome import place_blockers, waiting
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import (
     ahead_told,
+    entered_foreign_told,
     foreign_told,
     named,
     plan_warnings,
@@ -235,6 +236,9 @@ class MovePlanner:
             homes = {each: home for each, home in came.items() if each in (options.groups or came)}
             ends = {"from_alias": self.route.from_alias, "to_alias": self.route.to_alias}
             notes += unlisted_offsets_told(placed.partitions, homes, **ends)
+            if (away := self.route.away) is not None:
+                copies = (await self.copy_states.of(away.flow)).partitions
+                notes += entered_foreign_told(placed.partitions, copies, to_alias=self.route.to_alias)
             copying = self.route.home_flow
             foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
             partitions = [
