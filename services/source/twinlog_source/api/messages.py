@@ -322,13 +322,5 @@ def _content(record: OpenRecord) -> pb.RecordContent:
 
 
 def foreign_write_message(write: ForeignWrite) -> pb.ForeignWrite:
-    told = pb.ForeignWrite(
-        from_offset=write.from_offset,
-        to_offset=write.to_offset,
-        records=write.records,
-        producer_id=write.producer_id,
-        producer_epoch=write.producer_epoch,
-    )
-    if write.written_at_ms > 0:
-        told.written_at.FromMilliseconds(min(write.written_at_ms, LATEST_MS))
-    return told
+    written_at = timestamp(min(write.written_at_ms, LATEST_MS)) if write.written_at_ms > 0 else None
+    return message_of(pb.ForeignWrite, write, written_at=written_at)

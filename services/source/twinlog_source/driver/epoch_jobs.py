@@ -20,7 +20,6 @@ from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.worker_pool import Workers
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.partitions.planner import LimitDebt, Load, Plan, plan, slots_needed
-from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import EndReason
 
 PREPARE_TIMEOUT_SECONDS = 60.0
@@ -201,16 +200,10 @@ def number_after(last: int, *, beside: int | None) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class EpochPlans:
-    flow: Flow
-    table: PartitionTable
-    clock: Clock
+    state: FlowState
     runner: EpochRunner
     max_slots: int | None
     """The limit of the configuration; None = all that Spark has."""
-    flows: int
-    """Flows of this process."""
-    is_changed: Callable[[str], bool]
-    """Whether Spark changes the records of a topic of the source."""
     kept_seconds: float
     """How long an epoch keeps slots that it needs no longer, while others do not need them."""
     _chosen_at: float = -math.inf
@@ -222,10 +215,10 @@ class EpochPlans:
     ) -> Plan:
         """Return the plan of the next epoch. `first_backlog` is the number of records to copy if there was no
         epoch before. Raises TwinlogError."""
-        self._first_backlog, self._chosen_at = first_backlog, self.clock.monotonic()
+        self._first_backlog, self._chosen_at = first_backlog, self.state.clock.monotonic()
         need = self._need(partitions, present=len(previous), first_backlog=first_backlog)
-        slots = await self.runner.claim(self.flow, need)
-        return plan(self.table.rates(partitions), max_slots=slots, previous=previous)
+        slots = await self.runner.claim(self.state.flow.flow, need)
+        return plan(self.state.table.rates(partitions), max_slots=slots, previous=previous)
 
     def shares_worker(self, chosen: Plan) -> bool:
         """Whether the flow has so little to copy that it needs no worker of its own."""
@@ -233,16 +226,16 @@ class EpochPlans:
 
     def leave(self) -> None:
         """The flow is not copied here any more, or has nothing to copy."""
-        self.runner.share(self.flow, None)
+        self.runner.share(self.state.flow.flow, None)
 
     def misfits(self, epoch: Epoch) -> bool:
         """Whether the flow needs a worker of its own, or should have more slots, or fewer because the cores
         do not suffice. A flow that needs fewer slots keeps them until the epoch ends."""
         present = len(epoch.slots)
         need = self._need(epoch.partitions, present=present)
-        if self.clock.monotonic() < self._chosen_at + self.kept_seconds:
+        if self.state.clock.monotonic() < self._chosen_at + self.kept_seconds:
             need = replace(need, slots=max(need.slots, present))
-        share = min(self.runner.share(self.flow, need), len(epoch.partitions))
+        share = min(self.runner.share(self.state.flow.flow, need), len(epoch.partitions))
         if epoch.shares_worker and not need.is_small:
             return True
         return share > present or (share < present and self.runner.is_crowded())
@@ -250,11 +243,11 @@ class EpochPlans:
     def holds(self, epoch: Epoch) -> bool:
         """Whether the epoch copies the right partitions, and no other distribution over its slots would be
         much better."""
-        partitions = self.table.plannable()
+        partitions = self.state.table.plannable()
         if partitions != epoch.partitions:
             return False
-        slots = self.runner.share(self.flow, self._need(partitions, present=len(epoch.slots)))
-        return plan(self.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
+        slots = self.runner.share(self.state.flow.flow, self._need(partitions, present=len(epoch.slots)))
+        return plan(self.state.table.rates(partitions), max_slots=slots, previous=epoch.plan) == epoch.plan
 
     def _need(self, partitions: Collection[TopicPartition], *, present: int, first_backlog: int = 0) -> Need:
         load = self._load(partitions, first_backlog)
@@ -262,13 +255,15 @@ class EpochPlans:
         slots = slots_needed(load, present=present, most=most)
         return Need(
             slots,
-            is_small=slots == 1 and self.flows > FLOWS_OF_THEIR_OWN and is_small(load),
-            has_pipes=any(self.is_changed(topic) for topic in {each.topic for each in partitions}),
+            is_small=slots == 1 and self.state.flows > FLOWS_OF_THEIR_OWN and is_small(load),
+            has_pipes=any(
+                self.state.transform_check.concerns(topic) for topic in {each.topic for each in partitions}
+            ),
             follows_cores=self.max_slots is None,
         )
 
     def _load(self, partitions: Collection[TopicPartition], first_backlog: int = 0) -> Load:
-        load = self.table.load(partitions, now=self.clock.monotonic())
+        load = self.state.table.load(partitions, now=self.state.clock.monotonic())
         return replace(load, first_backlog_records=first_backlog)
 
 

@@ -112,13 +112,9 @@ class FlowDriver:
 
     def __post_init__(self) -> None:
         self.plans = EpochPlans(
-            flow=self.flow,
-            table=self.state.table,
-            clock=self.state.clock,
+            state=self.state,
             runner=self.jobs.runner,
             max_slots=self.max_slots,
-            flows=self.state.flows,
-            is_changed=self.state.transform_check.concerns,
             kept_seconds=self.epoch_seconds,
         )
 
@@ -192,15 +188,7 @@ class FlowDriver:
 
     def facts(self) -> FlowFacts:
         """The facts from which the state of every partition is derived. May be called from any thread."""
-        reason, message = self.idle_reason()
-        return flow_facts(
-            self.state,
-            now=self.state.clock.monotonic(),
-            now_ms=self.state.clock.now_ms(),
-            is_owned=self.owned,
-            idle_reason=reason,
-            idle_message=message,
-        )
+        return flow_facts(self.state, self.idle_reason(), is_owned=self.owned)
 
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: another process copies the flow, or the owner is not known yet. Spark is

@@ -5,19 +5,17 @@ from twinlog_source.partitions.standing import END_VALID_SECONDS, UNANSWERED, Fl
 from twinlog_source.reasons import PartitionReason
 
 
-def flow_facts(
-    state: FlowState, *, now: float, now_ms: int, is_owned: bool, idle_reason: str, idle_message: str
-) -> FlowFacts:
-    """Of this moment. May be called from any thread. `idle_reason` and `idle_message` say why nothing is
-    copied, and are empty while the flow is copied."""
-    table, control = state.table, state.control
+def flow_facts(state: FlowState, idle: tuple[str, str], *, is_owned: bool) -> FlowFacts:
+    """Of this moment. May be called from any thread. `idle`: reason and message why nothing is copied, empty
+    while the flow is copied."""
+    table, control, now = state.table, state.control, state.clock.monotonic()
     followed_at = table.followed_at
     is_followed = followed_at is not None and now - followed_at <= END_VALID_SECONDS
     return FlowFacts(
         now=now,
-        now_ms=now_ms,
-        idle_reason=idle_reason,
-        idle_message=idle_message,
+        now_ms=state.clock.now_ms(),
+        idle_reason=idle[0],
+        idle_message=idle[1],
         positions_known=is_owned or is_followed,
         is_owned=is_owned,
         stalled_seconds=state.flow.settings.stalled_seconds,

@@ -35,13 +35,9 @@ def assemble_parts(state: "FlowState") -> FlowParts:
     transforms = TopicTransforms(flow.transforms, flow.flow.source) if flow.transforms else None
     changes = CopyChanges(rule=flow.offsets, book=state)
     wanted = WantedTopics(
-        flow=flow.flow,
+        book=state,
         decisions=state.decisions,
-        source=state.source,
-        positions=state.positions,
-        table=state.table,
         target_topics=TargetTopics(target=state.target, table=state.table),
-        clock=state.clock,
         flows=state.flows,
     )
     modes = CopyModes(

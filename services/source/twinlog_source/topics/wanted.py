@@ -6,17 +6,15 @@ from dataclasses import dataclass, field, replace
 
 from twinlog.backoff import Pace
 from twinlog.batches import largest_batch_bytes
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.kafka.reasons import KafkaReason
-from twinlog.model import Flow
 from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
-from twinlog_source.log.positions import PositionsLog
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.reasons import PartitionReason
+from twinlog_source.topics.flow_book import FlowBook
 
 # The largest batch that the target accepts, and which topic has the copy's name, read by the source service
 # itself while a topic's batches are refused.
@@ -117,13 +115,9 @@ BROKER_LAG_SECONDS = 30.0
 
 @dataclass(slots=True, kw_only=True)
 class WantedTopics:
-    flow: Flow
+    book: FlowBook
     decisions: Decisions
-    source: KafkaCluster
-    positions: PositionsLog
-    table: PartitionTable
     target_topics: TargetTopics
-    clock: Clock
     flows: int = 1
     """The number of flows in the process."""
     _ids: dict[str, str] = field(default_factory=dict)
@@ -136,8 +130,8 @@ class WantedTopics:
 
     async def now(self) -> dict[str, ReplicatedTopic]:
         """The topics that may be copied, by source topic. Raises KafkaError."""
-        now = self.clock.monotonic()
-        topics = await self.target_topics.corrected(dict(self.decisions.topics(self.flow)), now)
+        now = self.book.clock.monotonic()
+        topics = await self.target_topics.corrected(dict(self.decisions.topics(self.book.flow.flow)), now)
         await self._look_at_ids(topics, now)
         return {
             # What the source reports is newer than what configsync has seen.
@@ -165,7 +159,7 @@ class WantedTopics:
 
     def _with_id(self, name: str, topic: ReplicatedTopic) -> ReplicatedTopic:
         topic_id = self._ids.get(name, topic.source_topic_id)
-        mark = self.positions.control.topics.get(name)
+        mark = self.book.control.topics.get(name)
         is_unknown = name in self._id_problems or name in self._returned
         # What only configsync says may be older than the mark.
         is_outdated = mark is not None and name not in self._ids and topic_id in mark.former_ids
@@ -185,7 +179,7 @@ class WantedTopics:
             self._ids = {name: topic_id for name, topic_id in self._ids.items() if name in topics}
         suspected = {
             row.partition.topic
-            for row in self.table.rows.values()
+            for row in self.book.table.rows.values()
             if row.task_reason == PartitionReason.TRUNCATION_SUSPECTED
         }
         unconfirmed = {name for name, topic in topics.items() if self._is_unconfirmed(name, topic)}
@@ -199,7 +193,7 @@ class WantedTopics:
         asked = list(topics) if due else sorted(urgent)
         if not asked:
             return
-        described = await self.source.describe_topics(asked)
+        described = await self.book.source.describe_topics(asked)
         for name, found in described.items():
             if not isinstance(found, KafkaError):
                 self._id_problems.pop(name, None)
@@ -211,7 +205,7 @@ class WantedTopics:
     def _is_returned(self, name: str, topic_id: str, now: float) -> bool:
         """Whether the source reports the id of a deleted topic, and not for so long that it must be the
         topic's: then this is another cluster, or an earlier state of the same one."""
-        mark = self.positions.control.topics.get(name)
+        mark = self.book.control.topics.get(name)
         if mark is None or topic_id not in mark.former_ids:
             self._returned.pop(name, None)
             return False
@@ -224,7 +218,7 @@ class WantedTopics:
 
     def _is_unconfirmed(self, name: str, topic: ReplicatedTopic) -> bool:
         """Whether only configsync says that the topic was recreated."""
-        mark = None if name in self._ids else self.positions.control.topics.get(name)
+        mark = None if name in self._ids else self.book.control.topics.get(name)
         if mark is None or not mark.topic_id:
             return False
         return topic.source_topic_id not in ("", mark.topic_id, *mark.former_ids)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,14 +112,17 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
     asked: list[Call] = []
     cluster.intercept("describe_topics", asked.append)
     word: Any = NoTopics()
-    wanted = WantedTopics(
-        flow=Flow("A", "B"),
-        decisions=word,
+    book: Any = SimpleNamespace(
+        flow=SimpleNamespace(flow=Flow("A", "B")),
         source=cluster,
-        positions=word,
+        control=word.control,
         table=PartitionTable(),
-        target_topics=word,
         clock=clock,
+    )
+    wanted = WantedTopics(
+        book=book,
+        decisions=word,
+        target_topics=word,
         flows=flows,
     )
     for _ in range(60):
