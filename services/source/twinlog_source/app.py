@@ -9,7 +9,7 @@ from typing import Protocol
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
 from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
-from twinlog.config import Address, Configuration, Service
+from twinlog.config import Address, ClientConfig, Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.raw import DataClientPool, open_transactions
@@ -320,7 +320,7 @@ async def _driver(
         cluster_id=context.clusters.cluster_id,
         clock=context.clock,
     )
-    session = _session(flow, stack)
+    session = _session(clients.data_producer, stack, FENCE_SECONDS)
     ownership = Ownership(
         flow=flow,
         instance_id=context.instance_id,
@@ -435,7 +435,9 @@ async def _monitor(
         ),
         transactions=OpenTransactions(
             source=admin,
-            ask=partial(open_transactions, _source_session(flow, stack)),
+            ask=partial(
+                open_transactions, _session(flow.clients.source_consumer, stack, ENDS_TIMEOUT_SECONDS)
+            ),
             table=state.table,
             clock=context.clock,
         )
@@ -487,18 +489,10 @@ def refusal(clusters: Clusters, flow: Flow) -> TwinlogError | None:
     return clusters.refusal(flow)
 
 
-def _session(flow: SourceFlow, stack: AsyncExitStack) -> DataClientPool:
-    """A session with the rights of the principal that writes the copies."""
-    options = aiokafka_client_options(flow.clients.data_producer.properties, alias=flow.flow.target)
-    session = DataClientPool(flow.flow.target, options, timeout_seconds=FENCE_SECONDS)
-    stack.push_async_callback(session.close)
-    return session
-
-
-def _source_session(flow: SourceFlow, stack: AsyncExitStack) -> DataClientPool:
-    """A session that connects when it is first used."""
-    options = aiokafka_client_options(flow.clients.source_consumer.properties, alias=flow.flow.source)
-    session = DataClientPool(flow.flow.source, options, timeout_seconds=ENDS_TIMEOUT_SECONDS)
+def _session(client: ClientConfig, stack: AsyncExitStack, timeout_seconds: float) -> DataClientPool:
+    """It connects when it is first used."""
+    options = aiokafka_client_options(client.properties, alias=client.alias)
+    session = DataClientPool(client.alias, options, timeout_seconds=timeout_seconds)
     stack.push_async_callback(session.close)
     return session
 
