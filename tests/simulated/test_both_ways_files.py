@@ -33,10 +33,16 @@ LISTEN_BESIDE = (
 """Of the services of another file."""
 
 
-def start_both(world: World, *names: str) -> Path:
-    """Services of a file for each direction; returns the file of B->A."""
+def write_back(world: World) -> Path:
+    """The file of B->A."""
     back = world.file.with_name("back.properties")
     back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + LISTEN_BESIDE)
+    return back
+
+
+def start_both(world: World, *names: str) -> Path:
+    """Services of a file for each direction; returns the file of B->A."""
+    back = write_back(world)
     world.start(*names)
     world.start(*(f"{name} 2" for name in names), arguments=("--config", str(back)))
     return back
@@ -86,6 +92,31 @@ async def test_what_is_copied_back_by_a_flow_of_another_file_is_not_foreign(worl
         await world.kill("source")
         world.start("source")
         await write(world, range(number, number + 1), partitions=1, seconds=60)
+
+
+def test_what_applications_wrote_before_a_flow_of_another_file_copies_it_back_is_not_foreign(
+    tmp_path: Path,
+) -> None:
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=3, file=ONE_WAY) as world:
+            await write(world, range(5), partitions=1, seconds=0)
+            world.start("configsync", "source")
+            await world.pause(60)
+            asked = ListPartitionsRequest(flow=types_pb2.Flow(source="A", target="B"))
+            (told,) = (await world.order("ListPartitions", asked)).partitions
+            assert told.foreign_records == 5, "nobody copies it back"
+            back = write_back(world)
+            world.start("configsync 2", "source 2", arguments=("--config", str(back)))
+            await world.until(lambda: both_have_all(world))
+            await world.pause(60)
+            for _ in range(2):
+                (told,) = (await world.order("ListPartitions", asked)).partitions
+                assert (told.foreign_records, len(told.foreign_writes)) == (0, 0)
+                await world.kill("source")
+                world.start("source")
+                await world.pause(60)
+
+    live(life())
 
 
 @pytest.mark.parametrize("killed", ["", "source", "source 2", "checkpoint", "checkpoint 2"])

@@ -79,9 +79,15 @@ class TaskHost:
         found = await self.state.origins.judge(asked, self.state.topics)
         judged, state = {partition for partition, _ in found}, self.state
         copied_back = {partition for (partition, _), (begin, end) in found.items() if begin < end}
-        for partition in copied_back - state.control.foreign.keys():
-            # Who is copied back may write, which was not known while these were counted.
-            state.note(ForeignKnown(partition=partition, records=0, writes=()))
+        # Who is copied back may write, which was not known while these were counted.
+        known = state.control.foreign
+        told = [known[each] for each in copied_back & known.keys() if known[each].records]
+        if told:
+            await state.confirm()
+            await state.record([replace(each, records=0, writes=(), acknowledged_by="") for each in told])
+        for partition in copied_back:
+            if partition not in known or not known[partition].acknowledged_by:
+                state.note(ForeignKnown(partition=partition, records=0, writes=()))
         await state.origins.remember(judged, state.journal, state.confirm)
         return found
 
