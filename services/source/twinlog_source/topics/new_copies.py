@@ -120,6 +120,7 @@ class NewCopies:
             for row in rows
             if not (row.stored and row.position) or self.has_new_target(row, topics)
             if not self.book.flow.policy.is_heartbeats_topic(row.partition.topic)
+            if not self.is_both_ways(topics[row.partition.topic])
         }
         if self.starts.are_told or not targets:
             return {}
