@@ -13,7 +13,7 @@ from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name, write_batches
-from twinlog.testing.java.mm2 import MirrorMaker2
+from twinlog.testing.java.mm2 import mirror_maker_2
 
 _STOP_SECONDS = 60.0
 _RECORDS = 5
@@ -67,14 +67,10 @@ async def test_two_addresses_are_enough(kafka_pair: KafkaPair, tmp_path: Path) -
     assert shown.strip().endswith(file.read_text().strip()), "what --dry-run prints is a file"
 
     await write_batches(kafka_pair.a, topic, [(0, Codec.NONE, batch)])
-    mirror_maker = MirrorMaker2(file, log_file=tmp_path / "mm2.log", quick_start=True)
     async with open_cluster("b", kafka_pair.b.client_properties()) as target:
 
         async def went_on() -> bool:
             return (await target.list_offsets(OffsetSpec.LATEST, [copy]))[copy] == 2 * _RECORDS
 
-        try:
-            await asyncio.to_thread(mirror_maker.start)
+        async with mirror_maker_2(file.read_text("latin-1"), tmp_path):
             await eventually(went_on)
-        finally:
-            await asyncio.to_thread(mirror_maker.stop)

@@ -1,9 +1,7 @@
 """README and docs/migration/mirrormaker2.md: MirrorMaker 2 and Twinlog take over from each other, by the same
 file and the same topics. The page's own commands are run."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from twinlog.kafka.ports import KafkaCluster, NewTopic
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
-from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.testing.java.mm2 import mirror_maker_2, quick_mm2_properties
 
 pytestmark = pytest.mark.java
 
@@ -77,19 +75,8 @@ class _Site:
     def mm2_file(self) -> Path:
         return self.directory / "for-mm2.properties"
 
-    @asynccontextmanager
-    async def mm2(self) -> AsyncIterator[None]:
-        self.mm2_file.write_text(self.text, encoding="latin-1")
-        log_file = self.directory / f"{unique_name('mm2')}.log"
-        mm2 = MirrorMaker2(self.mm2_file, log_file=log_file, quick_start=True)
-        await asyncio.to_thread(mm2.start)
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(mm2.stop)
-
     async def by_mm2(self) -> CopyCheck:
-        async with self.mm2():
+        async with mirror_maker_2(self.text, self.directory):
             result = await self.copied()
             file = {"mm2.properties": self.mm2_file.name}
             await self.guide.run("twinlog preflight", file)
@@ -172,7 +159,7 @@ async def test_nothing_is_lost_when_twinlog_is_killed_before_the_other_takes_ove
         run.process.kill()
     at_risk = site.written
     await site.write()
-    async with site.mm2():
+    async with mirror_maker_2(site.text, site.directory):
         after_mm2 = await eventually(site.nothing_missing)
     assert after_mm2.duplicates <= at_risk
     await site.write()

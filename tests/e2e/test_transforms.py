@@ -1,6 +1,5 @@
 """docs/transforms.md: the transforms of a file do the same to each record here as in MirrorMaker 2."""
 
-import asyncio
 import json
 import re
 from base64 import b64encode
@@ -21,7 +20,7 @@ from twinlog.kafka.whole_logs import committed_records
 from twinlog.local.twinlog_run import TwinlogRun
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import KafkaPair, eventually, make_topics, unique_name, write_batches
-from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.testing.java.mm2 import mirror_maker_2, quick_mm2_properties
 
 pytestmark = pytest.mark.java
 
@@ -117,15 +116,9 @@ async def test_records_are_filtered_and_changed_as_by_mirror_maker_2(
         await make_topics(
             target, NewTopic(name=f"{mm2}.{site}-arrived", partition_count=2, replication_factor=1)
         )
-        mm2_file = tmp_path / "for-mm2.properties"
-        mm2_file.write_text(file(mm2), encoding="latin-1")
-        process = MirrorMaker2(mm2_file, log_file=tmp_path / "mm2.log", quick_start=True)
-        await asyncio.to_thread(process.start)
-        try:
+        async with mirror_maker_2(file(mm2), tmp_path):
             by_mm2 = await eventually(lambda: copied(mm2))
             assert await is_empty(f"{mm2}.{audit}")
-        finally:
-            await asyncio.to_thread(process.stop)
         async with TwinlogRun(file(twinlog), tmp_path) as run:
             by_twinlog = await eventually(lambda: copied(twinlog))
             assert by_twinlog == by_mm2
@@ -191,14 +184,8 @@ async def test_headers_are_inserted_as_by_mirror_maker_2_and_others_stay_as_they
             return found if {len(each) for each in found} == {len(Codec) * len(_RECORDS)} else None
 
         mm2, twinlog = unique_name("mm2"), unique_name("twinlog")
-        mm2_file = tmp_path / "for-mm2.properties"
-        mm2_file.write_text(file(mm2), encoding="latin-1")
-        process = MirrorMaker2(mm2_file, log_file=tmp_path / "mm2.log", quick_start=True)
-        await asyncio.to_thread(process.start)
-        try:
+        async with mirror_maker_2(file(mm2), tmp_path):
             by_mm2 = await eventually(lambda: copied(mm2))
-        finally:
-            await asyncio.to_thread(process.stop)
         async with TwinlogRun(file(twinlog), tmp_path) as run:
             by_twinlog = await eventually(lambda: copied(twinlog))
             await eventually(lambda: _succeeds("verify", f"{twinlog}->{west}", run.file))
@@ -300,14 +287,8 @@ async def test_records_are_routed_as_by_mirror_maker_2_and_groups_find_their_pla
             target,
             *(NewTopic(name=f"{mm2}.{name}", partition_count=2, replication_factor=1) for name in routes),
         )
-        mm2_file = tmp_path / "for-mm2.properties"
-        mm2_file.write_text(file(mm2), encoding="latin-1")
-        process = MirrorMaker2(mm2_file, log_file=tmp_path / "mm2.log", quick_start=True)
-        await asyncio.to_thread(process.start)
-        try:
+        async with mirror_maker_2(file(mm2), tmp_path):
             by_mm2 = await eventually(lambda: copied(mm2))
-        finally:
-            await asyncio.to_thread(process.stop)
         async with TwinlogRun(file(twinlog), tmp_path) as run:
             assert await eventually(lambda: copied(twinlog)) == by_mm2
             await eventually(lambda: has_read_all(twinlog))

@@ -1,7 +1,6 @@
 """Exact translation of mirrors that others made: the real MM2, and one that copies twice. Our own mirrors:
 tests/chaos/translation_chaos.py."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from twinlog.kafka.ports import NewTopic
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.model import Flow
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name, write_batches
-from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.testing.java.mm2 import mirror_maker_2, quick_mm2_properties
 from twinlog.testing.service_process import CALL_SECONDS, run_service
 
 OFFSETS = 1000
@@ -45,8 +44,6 @@ async def test_a_mirror_that_mm2_made_is_translated_exactly(kafka_pair: KafkaPai
     }
     extra = {"topics": topic, f"{flow.source}.consumer.isolation.level": "read_committed"}
     text = quick_mm2_properties(clients, [flow], extra)
-    mm2_file = tmp_path / "for-mm2.properties"
-    mm2_file.write_text(text, encoding="latin-1")
     remote = f"{flow.source}.{topic}"
     rng = random.Random(17)
     writer = HistoryWriter(cluster=kafka_pair.a, topic=topic, rng=rng)
@@ -57,15 +54,11 @@ async def test_a_mirror_that_mm2_made_is_translated_exactly(kafka_pair: KafkaPai
         new = NewTopic(name=topic, partition_count=PARTITIONS, replication_factor=1)
         await retry_admin(lambda: source.create_topics([new]))
         await writer.write(4000)
-        for lap in range(2):
-            mm2 = MirrorMaker2(mm2_file, log_file=tmp_path / f"mm2-{lap}.log", quick_start=True)
-            await asyncio.to_thread(mm2.start)
-            try:
+        for _ in range(2):
+            async with mirror_maker_2(text, tmp_path):
                 await eventually(lambda: all_copied(source, topic, target, remote))
                 await writer.write(3000)
                 await eventually(lambda: all_copied(source, topic, target, remote))
-            finally:
-                await asyncio.to_thread(mm2.stop)
             await writer.write(1000)
         truths = await read_truths(source, topic, target, remote)
         logs = {number: _as_far_as_copied(truth) for number, truth in truths.items()}

@@ -20,7 +20,7 @@ from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually, retry_admin, start_clusters, stop_clusters
-from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.testing.java.mm2 import mirror_maker_2, quick_mm2_properties
 from twinlog.testing.service_process import run_service
 
 pytestmark = pytest.mark.java
@@ -193,37 +193,38 @@ async def test_topics_configs_and_acls_are_those_of_mm2(
     await retry_admin(lambda: rig.source.create_acls(ACLS))
 
     clients = {"A": brokers.source.client_properties(), "B": brokers.by_mm2.client_properties()}
-    file = tmp_path / "mm2.properties"
-    file.write_text(quick_mm2_properties(clients, [Flow("A", "B")], RULES))
+    theirs = quick_mm2_properties(clients, [Flow("A", "B")], RULES)
     ours = twinlog_properties(brokers.source, brokers.by_twinlog)
-    with MirrorMaker2(file, log_file=tmp_path / "mm2.log", quick_start=True):
-        async with run_service("configsync", tmp_path / "configsync", ours):
+    async with (
+        mirror_maker_2(theirs, tmp_path),
+        run_service("configsync", tmp_path / "configsync", ours),
+    ):
 
-            async def same() -> bool:
-                by_mm2, by_twinlog = await copies(rig.by_mm2), await copies(rig.by_twinlog)
-                assert by_twinlog.topics == by_mm2.topics
-                assert by_twinlog.acls == by_mm2.acls
-                return len(by_mm2.topics) >= 5 and len(by_mm2.acls) >= 10
+        async def same() -> bool:
+            by_mm2, by_twinlog = await copies(rig.by_mm2), await copies(rig.by_twinlog)
+            assert by_twinlog.topics == by_mm2.topics
+            assert by_twinlog.acls == by_mm2.acls
+            return len(by_mm2.topics) >= 5 and len(by_mm2.acls) >= 10
 
-            await eventually(same)
+        await eventually(same)
 
-            await change_the_source(rig.source)
-            for target in (rig.by_mm2, rig.by_twinlog):
-                await change_the_target(target)
+        await change_the_source(rig.source)
+        for target in (rig.by_mm2, rig.by_twinlog):
+            await change_the_target(target)
 
-            async def same_again() -> bool:
-                await same()
-                after = await copies(rig.by_mm2)
-                users = after.topics["A.users"][1]
-                return (
-                    "A.carts" in after.topics
-                    and after.topics["A.plain"][0] == 4
-                    and users.get("max.message.bytes") == "2000000"
-                    and "flush.ms" not in users
-                    and acl("READ", "A.carts") in after.acls
-                )
+        async def same_again() -> bool:
+            await same()
+            after = await copies(rig.by_mm2)
+            users = after.topics["A.users"][1]
+            return (
+                "A.carts" in after.topics
+                and after.topics["A.plain"][0] == 4
+                and users.get("max.message.bytes") == "2000000"
+                and "flush.ms" not in users
+                and acl("READ", "A.carts") in after.acls
+            )
 
-            await eventually(same_again)
-            final = await copies(rig.by_twinlog)
+        await eventually(same_again)
+        final = await copies(rig.by_twinlog)
     assert sorted(final.topics) == ["A.C.carts", "A.carts", "A.orders", "A.orders.v1", "A.plain", "A.users"]
     assert acl("READ", "A.orders") in final.acls, "mode mm2 never deletes"

@@ -22,7 +22,7 @@ from twinlog.testing.brokers import (
     unique_name,
     write_batches,
 )
-from twinlog.testing.java.mm2 import MirrorMaker2, quick_mm2_properties
+from twinlog.testing.java.mm2 import mirror_maker_2, quick_mm2_properties
 from twinlog.verify.report import document
 from twinlog_source.verify.engine import Verification
 from twinlog_source.verify.request import VerifyRequest
@@ -90,9 +90,8 @@ async def test_a_mirror_made_by_mm2_is_proven_and_what_it_repeats_after_a_crash_
             report = await verified()
             return report if await end() == before else None
 
-        mm2 = MirrorMaker2(file(), log_file=tmp_path / "first.log", quick_start=True)
-        await asyncio.to_thread(mm2.start)
-        try:
+        text = file().read_text("latin-1")
+        async with mirror_maker_2(text, tmp_path) as mm2:
             await eventually(lambda: has(len(copied)))
             report = await eventually(at_rest)
             # A task of MM2 that starts again, as on a busy machine, repeats what it had not stored.
@@ -103,15 +102,10 @@ async def test_a_mirror_made_by_mm2_is_proven_and_what_it_repeats_after_a_crash_
             report = await verified(partition=1)
             assert differences(report) == [("CHANGED", 0, 0, 1)]
             assert report["differences"][0]["changed"] == ["headers"]
-        finally:
             await asyncio.to_thread(mm2.kill)
-        mm2 = MirrorMaker2(file(), log_file=tmp_path / "second.log", quick_start=True)
-        await asyncio.to_thread(mm2.start)
-        try:
+        async with mirror_maker_2(text, tmp_path):
             await eventually(lambda: has(2 * len(copied) + repeated))
             report = await eventually(at_rest)
-        finally:
-            await asyncio.to_thread(mm2.stop)
         assert report["verdict"] == "DIFFERENT"
         repeated = report["differences_by_kind"]["DUPLICATE"]
         assert repeated >= len(copied)

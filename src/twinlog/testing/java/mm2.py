@@ -1,13 +1,15 @@
 """The real MirrorMaker 2 of Kafka 4.3 in dedicated mode, for comparison and for hand-overs."""
 
+import asyncio
 import re
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from twinlog import properties
 from twinlog.local.processes.process import GuardedProcess, LogTail, ProcessError, last_lines
@@ -184,13 +186,6 @@ class MirrorMaker2:
         """SIGKILL."""
         self.process.kill()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
     def _enabled_flows(self) -> set[str]:
         file = self.properties_file
         entries = properties.parse(file.read_bytes(), file=str(file)).entries.values()
@@ -213,6 +208,19 @@ class MirrorMaker2:
                     f"MirrorMaker 2 {how}; the end of its log:\n{last_lines(self.log_file, 15)}"
                 )
             time.sleep(_POLL_SECONDS)
+
+
+@asynccontextmanager
+async def mirror_maker_2(text: str, directory: Path) -> AsyncIterator[MirrorMaker2]:
+    """MirrorMaker 2 on these properties for as long as the block; its file is `for-mm2.properties`."""
+    file = directory / "for-mm2.properties"
+    file.write_text(text, encoding="latin-1")
+    process = MirrorMaker2(file, log_file=directory / f"mm2-{time.time_ns()}.log", quick_start=True)
+    await asyncio.to_thread(process.start)
+    try:
+        yield process
+    finally:
+        await asyncio.to_thread(process.stop)
 
 
 class _Readiness:
