@@ -74,7 +74,8 @@ class CopyModes:
         known: list[tuple[PartitionRow, CopyFact]] = []
         undecided = [row for row in self._undecided(topics) if only in (None, row.partition)]
         await self._note_transforms(undecided, topics)
-        if any(self.new_copies.has_new_target(row, topics) for row in undecided):
+        created_again = (row for row in undecided if self.new_copies.has_new_target(row, topics))
+        if not all(self.new_copies.is_both_ways(topics[row.partition.topic]) for row in created_again):
             # What a topic that was created again gets depends on whether it is copied both ways.
             await self.new_copies.read_origins()
         for row in undecided:
