@@ -258,7 +258,8 @@ class MovePlanner:
         waits = bool(late or of_groups or unread or due.blockers)
         judged = [each.judged(alias, waits=waits) for alias, each in self._silent().items()]
         # Accepted losses do not block: a run moves the other offsets.
-        silent = [each.words for each in judged if each.blocks and not options.accept_loss]
+        stops = [each.words for each in judged if each.blocks and not options.accept_loss]
+        silent = [f"{each}, or move what can be moved without it (--accept-loss)" for each in stops]
         yield self._with_warnings(
             MovePlan(
                 kind=self.route.kind,
@@ -285,7 +286,7 @@ class MovePlanner:
             [
                 *ahead,
                 *notes,
-                *(each.words for each in judged if each.words not in silent),
+                *(each.words for each in judged if each.words not in stops),
                 *(late if options.accept_loss else ()),
                 *due.notes,
             ],
