@@ -64,12 +64,15 @@ class Origins:
 
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
         """Whether another flow copies the target topic back to the source topic. One of another file is known
-        by what its positions topic said at the last look: by the name, for it may not have seen yet that the
-        target topic was created again."""
+        by what its positions topic said at the last look. It may not have seen yet that either topic was
+        created again: the target topic is known by its name, the source topic by its former ids, too."""
+        own = self.control.topics.get(topic.source_topic)
+        ids = {topic.source_topic_id, *(() if own is None else (own.topic_id, *own.former_ids))}
         return self._file_has_back(topic) or any(
-            (mark := table.topic_of(topic)) is not None and mark.topic == topic.target_topic
+            mark.topic == topic.target_topic and mark.target_topic_id in ids
             for table in self.ids.tables.values()
             if self.ids.is_back(table)
+            for mark in table.log.control.topics.values()
         )
 
     def _file_has_back(self, topic: ReplicatedTopic) -> bool:

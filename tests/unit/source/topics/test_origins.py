@@ -293,6 +293,26 @@ async def test_nothing_is_copied_back_from_below_the_boundary_of_unnamed_copies(
     assert await asked(origins, sides, WRITER) == EVERYWHERE
 
 
+async def test_a_flow_back_of_another_file_is_known_before_it_has_seen_a_new_topic(sides: Sides) -> None:
+    """Both topics are created again within seconds: it has stored the former ids of both."""
+    sides.more = "A->B.enabled = false\n"
+    await sides.begun()
+    former = sides.b.topic_id("orders")
+    own = TopicFact(topic="orders", topic_id=former, known_partitions=1)
+    await sides.with_journal(lambda journal: journal.record(own))
+    for cluster in (sides.a, sides.b):
+        cluster.add_topic("orders")
+    origins = await sides.origins()
+    await origins.read()
+    assert origins.is_both_ways(sides.topic())
+    seen = replace(own, topic_id=sides.b.topic_id("orders"), former_ids=(former,))
+    await sides.with_journal(lambda journal: journal.record(seen))
+    origins = await sides.origins()
+    await origins.read()
+    assert origins.is_both_ways(sides.topic())
+    assert not origins.is_both_ways(replace(sides.topic(), target_topic="others"))
+
+
 async def test_the_boundary_holds_also_where_the_flow_back_is_in_another_file(sides: Sides) -> None:
     sides.more = "A->B.enabled = false\n"
     await sides.begun(unnamed_until=40)
