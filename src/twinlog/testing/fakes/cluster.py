@@ -25,6 +25,7 @@ from twinlog.batches import EndMarker
 from twinlog.batches.bodies import DecodedRecord, RawHeaders
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.recode_lane import NewRecord, build_batch
+from twinlog.batches.visibility import AbortedTransaction, Visibility, VisibilityTracker
 from twinlog.clock import Clock, SystemClock
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.admin.settings import (
@@ -455,16 +456,16 @@ class FakeCluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMi
         if not log.start_offset <= offset <= log.end_offset:
             raise self.refusal(ErrorCode.offset_out_of_range, doing)
         end = log.last_stable_offset if read_committed else log.high_watermark
-        # Each transaction has a producer of its own: `append_transaction`.
-        aborted = {each.producer_id for each in log.aborted_from(offset)} if read_committed else ()
+        aborted = [AbortedTransaction(each[0], each[1]) for each in log.aborted_from(offset)]
+        tracker = VisibilityTracker(aborted, read_committed=read_committed)
         records: list[Record] = []
         next_offset = offset
         for batch in log.following(offset, max_bytes=max_bytes, before=end):
-            header = batch.header
-            next_offset = header.next_offset
-            if not header.is_control and header.producer_id not in aborted:
-                opened = _opened(batch.data)
-                records += opened if header.base_offset >= offset else _from(opened, offset)
+            next_offset = batch.header.next_offset
+            if batch.header.is_transactional and tracker.see(batch.batch) is not Visibility.VISIBLE:
+                continue
+            opened = _opened(batch.data)
+            records += opened if batch.header.base_offset >= offset else _from(opened, offset)
         return FetchedRecords(
             records=records,
             next_offset=next_offset,
