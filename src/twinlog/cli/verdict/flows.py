@@ -83,7 +83,8 @@ def _outage(
 ) -> Issue:
     """`own`: what services say of the cluster itself."""
     follow, more = [*symptoms, *own], len(own)
-    reason, so, seen, goes_on, said = "BROKER_SILENT", "", "", "", _told_by(own)
+    reason = "BROKER_SILENT"
+    so, seen, goes_on, said = "", "", "", _told_by(own)
     if row.is_away:
         first, *others = sorted(row.notes, key=lambda note: note.service)
         so = f": {failure_kind(first.reason, first.message)} ({_who(row, services)}{_since(row)})"
