@@ -89,7 +89,9 @@ class GroupDirectory:
             return await self.refresh_if_due()
 
         seen = {group for group in {*known, *self.groups} if self.group_filter.takes(group)}
-        return await found_groups(self.admin, listed, seen, moved=moved)
+        found = await found_groups(self.admin, listed, seen, moved=moved)
+        self.groups |= found.away.keys()  # Who asks next looks for them, too.
+        return found
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
         """Return the committed offsets of the listed groups, or why they cannot be read. Raises

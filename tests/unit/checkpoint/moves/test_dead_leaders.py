@@ -233,6 +233,17 @@ async def test_a_group_of_which_nothing_is_known_stops_a_move_also_if_losses_are
     assert actions(report.plan) == {"h": MoveAction.WRITE}
 
 
+async def test_a_run_after_a_plan_has_a_group_that_was_only_listed_once(rig: MoveRig) -> None:
+    """Its broker is away, and it has no checkpoint yet."""
+    rig.logs.source.set_group("new", {ORIGIN: 100})
+    await rig.parts.checkpointer.groups.present(())
+    lose_coordinator(rig.logs.source, "new")
+    plans = [await rig.served.failover.plan(NO_WAIT) for _ in range(2)]
+    with pytest.raises(StateError, match="no offset is known of group new"):
+        await run(rig.served.failover)
+    assert [len(each.blockers) for each in plans] == [1, 1]
+
+
 async def test_a_group_that_was_seen_without_offsets_stops_no_move_that_accepts_losses(rig: MoveRig) -> None:
     rig.logs.source.set_group("empty", {})
     await _with_a_group(rig)
