@@ -131,10 +131,12 @@ class GroupDeleter:
     _settled: set[str] = field(default_factory=set)
     """Groups that are gone from both clusters. They are not checked again until they come back."""
 
-    async def follow(self, present: Collection[str]) -> list[str]:
-        """Delete the groups that may be deleted. `present` are the groups on the source. Raises KafkaError,
-        WireFormatError."""
+    async def follow(self) -> list[str]:
+        """Delete the groups that may be deleted. Raises KafkaError, WireFormatError."""
         known = await self._known_source()
+        if not self.parts.checkpointer.groups.is_listed:
+            return []  # Those of changed rules would count as gone.
+        present = self.parts.checkpointer.groups.groups
         now = self.parts.checkpointer.clock.monotonic()
         wanted = {
             group

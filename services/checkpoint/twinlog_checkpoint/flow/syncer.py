@@ -156,7 +156,7 @@ class GroupSyncer:
 
         await each_at_once(plans, write, most=GROUPS_AT_ONCE, name="commit group offsets")
         if self.parts.entry.settings.sync_group_deletes_enabled:
-            await self.deleter.follow(present)
+            await self.deleter.follow()
         else:
             self.parts.checkpointer.table.on_deletions_held("", "")
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Final, Protocol
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -27,6 +27,9 @@ TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
 """Streams groups (KIP-1071) commit offsets like consumer groups. Share groups have no committed offset per
 partition."""
 
+MOST_UNLISTED: Final = 1_000
+"""The most groups that are looked for after they have left the list."""
+
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 
 
@@ -47,6 +50,8 @@ class GroupDirectory:
     without_offsets: frozenset[str] = frozenset()
     """Groups that had committed no offset when the cluster last told their offsets."""
     _listed_at: float | None = None
+    _unlisted: Sequence[str] = ()
+    """Groups that have left the list, the latest last: they are gone, or their broker is away."""
 
     async def refresh_if_due(self) -> frozenset[str]:
         """Return the groups. Lists them on the first call, then at each interval. Raises KafkaError."""
@@ -56,12 +61,19 @@ class GroupDirectory:
         if first or (due and self.refresh_enabled):
             listed = await self.admin.list_groups()
             taken = {group: kind for group, kind in listed.items() if self.group_filter.takes(group)}
+            left = [*self._unlisted, *sorted(self.groups)]
+            self._unlisted = [group for group in dict.fromkeys(left) if group not in listed][-MOST_UNLISTED:]
             self.groups = frozenset(group for group, kind in taken.items() if kind in TRANSLATABLE_TYPES)
             self.unsupported = {
                 group: kind for group, kind in sorted(taken.items()) if kind not in TRANSLATABLE_TYPES
             }
             self._listed_at, self.listed_at_ms = now, self.clock.now_ms()
         return self.groups
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether `groups` are those of the rules in force: changed ones list them again."""
+        return self._listed_at is not None
 
     @property
     def next_listing_ms(self) -> int | None:
@@ -79,6 +91,7 @@ class GroupDirectory:
         self.group_filter = group_filter
         self.refresh_enabled = refresh_enabled
         self.refresh_interval_seconds = interval_seconds
+        self.groups = frozenset(filter(group_filter.takes, self.groups))
         self.list_again()
 
     async def present(self, known: Collection[str], *, moved: Collection[str] = ()) -> "FoundGroups":
@@ -88,9 +101,10 @@ class GroupDirectory:
             self.list_again()
             return await self.refresh_if_due()
 
-        seen = {group for group in {*known, *self.groups} if self.group_filter.takes(group)}
+        seen = set(filter(self.group_filter.takes, {*known, *self.groups, *self._unlisted}))
         found = await found_groups(self.admin, listed, seen, moved=moved)
-        self.groups |= found.away.keys()  # Who asks next looks for them, too.
+        if found.problem is None:
+            self._unlisted = list(found.away)  # Who asks next looks for them, too.
         return found
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
@@ -102,7 +116,7 @@ class GroupDirectory:
             group
             for group, held in told.items()
             if (group in self.without_offsets if isinstance(held, KafkaError) else not held)
-        )
+        ) | self.without_offsets.intersection(self._unlisted)
         return told
 
 

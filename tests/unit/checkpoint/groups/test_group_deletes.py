@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -19,6 +19,7 @@ from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.flow.syncer import GroupSyncer
 from twinlog_checkpoint.journal import SourceRecord, decode, encode
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, set_settings, turns
+from unit.name_lists import group_lists
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
 GRACE_SECONDS = 60
@@ -70,6 +71,10 @@ class Rig:
     def forget_on_source(self, *groups: str) -> None:
         for group in groups or ("g",):
             self.fakes.source.kafka.groups.delete(group)
+
+    def change_groups(self, include: str) -> None:
+        """By a rule."""
+        self.parts.checkpointer.follow(replace(self.parts.entry, groups=group_lists(include, "")))
 
     def on_target(self) -> set[str]:
         return set(self.fakes.target.groups)
@@ -344,3 +349,29 @@ async def test_a_process_that_loses_the_flow_says_nothing_of_what_is_held() -> N
             await turns(lambda: flow_progress(rig.parts).deletions_held[0])
             stop.set()
         assert flow_progress(rig.parts).deletions_held == ("", "")
+
+
+async def test_groups_of_changed_rules_are_not_gone_before_they_are_listed() -> None:
+    async with translated("b1", "b2") as rig:
+        rig.change_groups("g,other")
+        await rig.sync()
+        rig.forget_on_source("b2")
+        await rig.sync()
+        rig.change_groups("b.*")
+        await rig.syncer.sync()
+        for _ in range(5):
+            await rig.sync(seconds=60)
+        assert rig.parts.checkpointer.table.deletions_held == ("", "")
+        assert rig.on_target() == {"g", "other", "b1"}
+
+
+async def test_an_excluded_group_gets_no_commit_any_more() -> None:
+    async with translated() as rig:
+        await rig.fakes.write_sync("orders", 15, 15)
+        await rig.read_sync(15)
+        rig.fakes.source.set_group("g", {ORDERS: 15})
+        rig.fakes.clock.advance(10)
+        await rig.fakes.do_pass(rig.parts.checkpointer)
+        rig.change_groups("other")
+        await rig.syncer.sync()
+        assert rig.fakes.target.kafka.groups.offsets["g"][COPY].offset == 10
