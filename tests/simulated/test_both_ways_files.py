@@ -189,6 +189,25 @@ async def test_a_topic_that_is_created_again_gets_everything_though_the_flow_bac
     assert len(values(world, "A")) == 80
 
 
+@lives_in(orders_on_all, seed=21, file=ONE_WAY)
+async def test_a_topic_that_is_created_again_waits_until_the_positions_of_the_other_file_can_be_read(
+    world: World,
+) -> None:
+    start_both(world, "configsync", "source")
+    await write(world, range(20), partitions=1)
+    await all_once(world, 40)
+    await world.kill("source")
+    world.on["B"].cluster.delete_topic("orders")
+    world.on["B"].cluster.create_topic("orders")
+    await write(world, range(20, 40), partitions=1)
+    deny_reading(world.on["A"].cluster, "mm2-offsets.B.internal")
+    world.start("source", arguments=("--config", str(world.file)))
+    await world.pause(60)
+    world.on["A"].cluster.authorizer = None
+    await world.until(lambda: both_have_all(world))
+    assert len(values(world, "A")) == 80
+
+
 def test_a_topic_that_is_created_again_gets_everything_though_its_copy_was_not_decided_before_a_kill(
     tmp_path: Path,
 ) -> None:

@@ -55,6 +55,7 @@ def assemble_parts(state: "FlowState") -> FlowParts:
             ),
             is_both_ways=origins.is_both_ways,
             read_origins=origins.read,
+            origins_unread=origins.unread,
         ),
         confirm=state.confirm,
         id_problem=wanted.id_problem,

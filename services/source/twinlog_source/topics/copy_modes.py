@@ -78,8 +78,14 @@ class CopyModes:
         if not all(self.new_copies.is_both_ways(topics[row.partition.topic]) for row in created_again):
             # What a topic that was created again gets depends on whether it is copied both ways.
             await self.new_copies.read_origins()
+        unread = self.new_copies.origins_unread()
         for row in undecided:
             topic = topics[row.partition.topic]
+            is_new = self.new_copies.has_new_target(row, topics)
+            if unread is not None and is_new and not self.new_copies.is_both_ways(topic):
+                words = f"whether {topic.target_topic} is copied back is not known: {unread}"
+                self._set_aside(row, unread.reason, words)
+                continue
             fact = self.book.marks.copy_of(row.partition, topic)
             wanted = self.book.flow.offsets.wanted(topic.source_topic)
             is_first = row.partition not in self.book.control.copies

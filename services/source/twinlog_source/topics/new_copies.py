@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from twinlog.config import AutoOffsetReset, OffsetsMode
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TwinlogError
 from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, OffsetSpec
 from twinlog.model import Flow, TopicPartition
@@ -41,7 +41,8 @@ class NewCopies:
     common_logs: CommonLogs
     is_both_ways: Callable[[ReplicatedTopic], bool]
     read_origins: Callable[[], Awaitable[None]]
-    """As `Origins.read`: `is_both_ways` knows the flows of other files then."""
+    """As `Origins.read`: `is_both_ways` knows the flows of other files then, but for `origins_unread`."""
+    origins_unread: Callable[[], TwinlogError | None]
 
     async def look(
         self, rows: Collection[PartitionRow], topics: Topics

@@ -62,6 +62,11 @@ class Origins:
         if self.keeps_names:
             await self.ids.read()
 
+    def unread(self) -> TwinlogError | None:
+        """Why `is_both_ways` may not know of every flow of another file."""
+        failed = (each for each in self.ids.tables.values() if each.failure is not None)
+        return next((each.failure for each in failed if self.ids.may_be_back(each)), None)
+
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
         """Whether another flow copies the target topic back to the source topic. One of another file is known
         by what its positions topic said at the last look. It may not have seen yet that either topic was

@@ -11,6 +11,7 @@ from twinlog.testing.fakes.cluster import Call
 from twinlog_checkpoint.moves.planning.outcome import left_behind
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition
 from twinlog_checkpoint.translation.translation import Translation, Verdict
+from unit.checkpoint.dead_leader import kill_coordinator
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import (
     NO_WAIT,
@@ -238,6 +239,9 @@ async def test_a_failback_names_what_a_group_has_no_offset_of_where_it_works(rig
     told = f"group g: 1 offset on A without one on B, so nothing moves there: {ORIGIN}"
     assert told in plan.warnings
     assert told not in named.warnings
+    kill_coordinator(rig.logs.target, "g", lookup="group_offsets")
+    silent = await rig.served.failback.plan(NO_WAIT)
+    assert told not in silent.warnings, "nobody knows"
 
 
 async def test_a_plan_says_that_a_move_is_running(rig: MoveRig) -> None:

@@ -130,7 +130,8 @@ class GroupPlaces:
             async for group, offsets in in_turns(_answered(present).items(), most=TURN_GROUPS)
             for partition, offset in offsets.items()
         }
-        wanted = [await self._behind_markers(entry, held, ranges) async for entry in in_turns(wanted)]
+        look = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
+        wanted = [await self._behind_markers(look, entry, held, ranges) async for entry in in_turns(wanted)]
         partitions = [
             decide(
                 GroupPlace(
@@ -199,6 +200,7 @@ class GroupPlaces:
 
     async def _behind_markers(
         self,
+        look: RecordsOnlyHere,
         entry: StandingPlace,
         held: Mapping[tuple[str, TopicPartition | None], int],
         ranges: Mapping[TopicPartition, LogBounds],
@@ -208,7 +210,6 @@ class GroupPlaces:
         log = None if entry.to_partition is None else ranges.get(entry.to_partition)
         if entry.to_partition is None or log is None or place is None or present is None:
             return entry
-        look = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
         if present > log.end or not await look.is_empty_there(entry.to_partition, place, present):
             return entry
         return replace(entry, translation=replace(entry.translation, downstream_offset=present))

@@ -31,6 +31,7 @@ class RecordsOnlyHere:
     copy_states: CopyStates
     budget: ByteBudget = field(default_factory=lambda: ByteBudget(COUNT_BYTES))
     _counts: dict[tuple[TopicPartition, int, int], int] = field(default_factory=dict)
+    _empty: dict[tuple[TopicPartition, int, int], bool] = field(default_factory=dict)
 
     async def before_start(
         self, places: Collection[SourcePosition], starts: Mapping[TopicPartition, int]
@@ -96,14 +97,17 @@ class RecordsOnlyHere:
         what was aborted."""
         if not start < stop <= start + MOST_BETWEEN:
             return False
-        log = LogBounds(start=start, end=stop)
-        side = ComparedPartition(
-            log=self.route.there.log, partition=partition, bounds=log, budget=ByteBudget(1)
-        )
-        try:
-            return await side.count(start, stop) == 0
-        except (BudgetSpent, KafkaError):
-            return False
+        at = partition, start, stop
+        if at not in self._empty:
+            log = LogBounds(start=start, end=stop)
+            side = ComparedPartition(
+                log=self.route.there.log, partition=partition, bounds=log, budget=ByteBudget(1)
+            )
+            try:
+                self._empty[at] = await side.count(start, stop) == 0
+            except (BudgetSpent, KafkaError):
+                self._empty[at] = False
+        return self._empty[at]
 
     async def unread(self, next_offset: int, ranges: Iterable[ForeignRange]) -> int:
         """How many of the foreign records a group at this offset has not read. Raises KafkaError."""

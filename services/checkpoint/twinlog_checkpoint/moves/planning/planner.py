@@ -233,7 +233,10 @@ class MovePlanner:
             )
             of_groups, notes = groups_told(placed, self.route, accepted=options.accept_loss)
             came = moves.moved_to(self.route.from_alias)
-            homes = {each: home for each, home in came.items() if each in (options.groups or came)}
+            unreadable = {each.group for each in placed.partitions if each.translation.verdict in UNREADABLE}
+            told = (options.groups or came) if from_reachable else ()
+            quiet = placed.silent.keys() | unreadable
+            homes = {each: home for each, home in came.items() if each in told and each not in quiet}
             ends = {"from_alias": self.route.from_alias, "to_alias": self.route.to_alias}
             notes += unlisted_offsets_told(placed.partitions, homes, **ends)
             if (away := self.route.away) is not None:
