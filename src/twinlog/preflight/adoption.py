@@ -333,8 +333,8 @@ def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[Check
             f"keep {copy} on {target}: {' and '.join(readers)} copies it; if offsets of its own are wanted,"
             f" name {topic.name} in twinlog.offsets.translated.topics"
             if readers
-            else f"delete {copy} on {target} before its copy begins, if nothing else needs its records, or"
-            " give the copy another name (twinlog.topic.rename); later `twinlog foreign` shows them"
+            else "give the copy another name (twinlog.topic.rename), or, only if nobody needs the records of"
+            f" {copy} on {target}, delete it before its copy begins; later `twinlog foreign` shows them"
         )
         has = "has held records"
         if topic.held:
