@@ -15,11 +15,16 @@ from twinlog.preflight.gather import gather_facts
 from twinlog.service.options import ServiceOptions, load_configuration
 
 
+async def found(world: World, what: str) -> list[str]:
+    """The findings of preflight with these words."""
+    configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
+    findings = judge(await gather_facts(configuration, timeout_seconds=10))
+    return [each.message for each in findings if what in each.message]
+
+
 async def held(world: World) -> list[str]:
     """What preflight says of records that are on the target already."""
-    configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
-    found = judge(await gather_facts(configuration, timeout_seconds=10))
-    return [each.message for each in found if "already" in each.message]
+    return await found(world, "already")
 
 
 async def foreign(world: World) -> list[str]:
@@ -36,6 +41,7 @@ def test_records_of_others_under_a_copys_name_are_told_before_and_after_it_begin
         async with World(tmp_path, DEFAULT + settings, seed=1) as world:
             if runs:
                 await histories.begin(world, prefix="A.")
+                assert await held(world) == [], "of a preserved copy, whose position is not stored yet"
                 await world.pause(20)
                 assert await held(world) == []
             name = "orders.more"
@@ -122,5 +128,18 @@ def test_what_the_flow_copied_before_it_lost_its_positions_is_nobody_elses(
             await histories.copied(world, prefix="A.")
             await world.pause(30)
             assert await foreign(world) == []
+
+    live(life())
+
+
+@pytest.mark.parametrize("settings", ["", "twinlog.offsets = translated\n"])
+def test_preflight_names_the_copies_that_lose_the_sources_offsets(tmp_path: Path, settings: str) -> None:
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + settings, seed=1) as world:
+            await histories.begin(world, prefix="A.")
+            where = "twinlog.transform.topics = orders\ntwinlog.transform.where = offset > 1\n"
+            world.file.write_text(world.file.read_text() + where)
+            told = await found(world, "for good")
+            assert [each.partition(":")[0] for each in told] == ([] if settings else ["orders"])
 
     live(life())

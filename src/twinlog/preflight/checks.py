@@ -107,15 +107,14 @@ def check_transform(flow: CheckedFlow) -> Iterator[Finding]:
 
 
 def check_translated(flow: CheckedFlow) -> Iterator[Finding]:
-    """Copies that were allowed the source's offsets when they began, and with this file no longer are."""
+    """Copies that have the source's offsets, and with this file lose them."""
     rule, by_key = offsets_rule(flow.config), defaultdict[str, list[str]](list)
     for topic in flow.topics:
-        has_begun = topic.unread is None and topic.target_ends is None
-        if has_begun and not isinstance(topic.target, KafkaError) and (key := rule.translated_by(topic.name)):
+        if topic.is_preserved and (key := rule.translated_by(topic.name)):
             by_key[key].append(topic.name)
     for key, names in by_key.items():
-        told = "a copy that has the source's offsets gets its own with its next record, for good"
-        yield fine(str(flow.flow), key, f"{_named(names)}: {told}")
+        told = "the copy has the source's offsets, and gets its own with its next record, for good"
+        yield warning(str(flow.flow), key, f"{_named(names)}: {told}", "leave them out of it to keep them")
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:

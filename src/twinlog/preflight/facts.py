@@ -106,8 +106,10 @@ class TopicFacts:
     """End offsets of a target topic that exists before the flow has copied anything; None = the topic does
     not exist, its copy may have begun, or this is not known."""
     held: Mapping[int, int] = field(default_factory=dict)
-    """By partition, how many offsets the target's log has, where no position is stored: nobody is known to
-    have copied them."""
+    """By partition, how many offsets the target's log has, where no copy has begun: nobody is known to have
+    copied them."""
+    is_preserved: bool = False
+    """A copy of it has begun that has the source's offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.flow.filters import group_filter
@@ -15,8 +15,7 @@ from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.deadline import short_patience
 from twinlog.kafka.outage import Outage, of_file
-from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec, TopicDescription
-from twinlog.kafka.reasons import KafkaReason
+from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.loops import whole_file
 from twinlog.model import ClusterAlias, TopicPartition
 from twinlog.policy.internal_topics import (
@@ -36,7 +35,7 @@ from twinlog.preflight.facts import (
     TopicFacts,
     own_topics,
 )
-from twinlog.preflight.gather_adoption import PositionsRead
+from twinlog.preflight.gather_adoption import offsets_of, target_logs
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules import flow_in_force
@@ -269,13 +268,12 @@ class _FlowLook:
         creations = await self.target_rights.try_creating(
             [self._new_topic(name) for name in remote.values() if name not in present]
         )
-        ends, held, ends_unread = await self._target_logs(
-            {name: target[copy] for name, copy in remote.items()}
+        there = await target_logs(
+            self._config, policy, self._target, {name: target[copy] for name, copy in remote.items()}
         )
-        starts, starts_unread = await _offsets(
-            self.source,
-            OffsetSpec.EARLIEST,
-            [topic for name, topic in source.items() if remote[name] not in present or remote[name] in ends],
+        new = [name for name, copy in remote.items() if copy not in present or copy in there.ends]
+        starts, starts_unread = await offsets_of(
+            self.source, OffsetSpec.EARLIEST, [source[name] for name in new]
         )
         keyless = await self._keyless(starts, source_configs)
         return [
@@ -290,10 +288,11 @@ class _FlowLook:
                 target_operations=target_operations.get(copy, frozenset()),
                 creation=creations.get(copy),
                 log_starts=starts.get(name, ()),
-                unread=starts_unread.get(name) or ends_unread.get(copy),
+                unread=starts_unread.get(name) or there.unread.get(copy),
                 keyless=keyless.get(name, {}),
-                target_ends=ends.get(copy),
-                held=held.get(name, {}),
+                target_ends=there.ends.get(copy),
+                held=there.held.get(name, {}),
+                is_preserved=name in there.preserved,
             )
             for name, copy in remote.items()
         ]
@@ -327,39 +326,6 @@ class _FlowLook:
                 if offset is not None:
                     found.setdefault(partition.topic, {})[partition.partition] = offset
         return found
-
-    async def _target_logs(
-        self, targets: Mapping[str, TopicDescription | KafkaError]
-    ) -> tuple[Mapping[str, Sequence[int]], Mapping[str, Mapping[int, int]], Mapping[str, KafkaError]]:
-        """Of target topics, which are given by source topic: where those end to which nothing was copied; by
-        source topic, `TopicFacts.held`; and what could not be read."""
-        positions = self._config.source.offset_storage.topic
-        is_first = _is_absent((await self._target.describe_topics([positions]))[positions])
-        read = PositionsRead(
-            source_alias=self._config.flow.source, connector_name=self._config.source.connector_name
-        )
-        present = {name: topic for name, topic in targets.items() if not isinstance(topic, KafkaError)}
-        try:
-            if present and not is_first:
-                await read.read(self._target, positions)
-        except KafkaError as error:
-            return {}, {}, {topic.name: error for topic in present.values()}
-        new = {
-            name: [
-                each for each in range(topic.partition_count) if not read.own.get(TopicPartition(name, each))
-            ]
-            for name, topic in present.items()
-        }
-        asked = [topic for name, topic in present.items() if new[name]]
-        ends, unread = await _offsets(self._target, OffsetSpec.LATEST, asked)
-        starts, starts_unread = await _offsets(self._target, OffsetSpec.EARLIEST, asked)
-        unread = {**unread, **starts_unread}
-        held = {
-            name: {each: size for each in new[name] if (size := ends[copy][each] - starts[copy][each])}
-            for name, copy in ((name, topic.name) for name, topic in present.items())
-            if new[name] and copy not in unread and not self._selector.policy.is_heartbeats_topic(name)
-        }
-        return ends if is_first else {}, held, unread
 
     async def internal(self) -> list[InternalTopic]:
         found: list[InternalTopic] = []
@@ -418,38 +384,6 @@ class _FlowLook:
 
     def _new_topic(self, name: str) -> NewTopic:
         return NewTopic(name=name, partition_count=1, replication_factor=-1)
-
-
-_Offsets: TypeAlias = tuple[Mapping[str, Sequence[int]], Mapping[str, KafkaError]]
-"""Of each partition, by topic; and why it is not known, of a topic of which a partition did not tell."""
-
-
-async def _offsets(
-    cluster: KafkaCluster, spec: OffsetSpec, topics: Iterable[TopicDescription | KafkaError]
-) -> _Offsets:
-    every = {
-        topic.name: [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
-        for topic in topics
-        if not isinstance(topic, KafkaError)
-    }
-    asked = [partition for partitions in every.values() for partition in partitions]
-    try:
-        found = await cluster.list_offsets(spec, asked) if asked else {}
-    except KafkaError as error:
-        return {}, dict.fromkeys(every, error)
-    told: dict[str, list[int]] = {name: [] for name in every}
-    unread: dict[str, KafkaError] = {}
-    for partition in asked:
-        offset = found[partition]
-        if isinstance(offset, KafkaError):
-            unread[partition.topic] = offset
-        else:
-            told[partition.topic].append(offset)
-    return {name: offsets for name, offsets in told.items() if name not in unread}, unread
-
-
-def _is_absent(topic: TopicDescription | KafkaError) -> bool:
-    return isinstance(topic, KafkaError) and topic.reason == KafkaReason.TOPIC_UNKNOWN
 
 
 async def _operations(inspector: ClusterInspector) -> frozenset[str] | KafkaError:

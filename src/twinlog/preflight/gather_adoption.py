@@ -1,14 +1,17 @@
-"""Reads what MirrorMaker 2 left on both clusters, and looks twice for a running writer. Changes nothing."""
+"""Reads what MirrorMaker 2 and the flow left on both clusters; looks twice for a running writer. Changes
+nothing."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig
 from twinlog.errors import KafkaError, WireFormatError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec, TopicDescription
+from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import read_to, records_to
 from twinlog.model import Record, TopicPartition
 from twinlog.policy.replication import ReplicationPolicy
@@ -18,11 +21,13 @@ from twinlog.selection_configured import topic_selector
 from twinlog.service.feeds.rules import flow_in_force
 from twinlog.service.owner.membership import services_of
 from twinlog.service.waiting import wait_or_stop
+from twinlog.wire.connect_json import JsonValue
 from twinlog.wire.heartbeat import HEARTBEATS_PARTITION, decode_heartbeat
 from twinlog.wire.source_offset import (
     CONTROL_CONNECTOR,
     GAP_CONNECTOR,
     decode_connect_key,
+    decode_document,
     decode_source_offset,
     decode_source_offset_key,
 )
@@ -65,6 +70,12 @@ def _dedicated_group(config: FlowConfig) -> str:
     return f"{config.flow.source}-mm2" if topic.startswith(_DEDICATED) else ""
 
 
+class BegunCopy(NamedTuple):
+    target_topic_id: str
+    is_preserved: bool
+    """It has the source's offsets."""
+
+
 @dataclass(slots=True, kw_only=True)
 class PositionsRead:
     """Collects the positions of a source alias, of every connector, from the records."""
@@ -76,6 +87,8 @@ class PositionsRead:
     written: int = 0
     newest_ms: int | None = None
     twinlog_was_here: bool = False
+    begun: dict[TopicPartition, BegunCopy] = field(default_factory=dict)
+    """What is stored of the kinds of copies, before their first record."""
     _next: dict[TopicPartition, int] = field(default_factory=dict)
 
     async def read(self, cluster: KafkaCluster, topic: str) -> None:
@@ -100,7 +113,9 @@ class PositionsRead:
         if decoded is None:
             return
         if decoded.connector in _OWN_RECORDS:
-            self.twinlog_was_here |= decoded.partition.get("cluster") == self.source_alias
+            if decoded.partition.get("cluster") == self.source_alias:
+                self.twinlog_was_here = True
+                self._take_copy(decoded.partition, record.value)
             return
         key = decode_source_offset_key(record.key, connector=decoded.connector)
         if key is None or key.cluster != self.source_alias:
@@ -122,6 +137,22 @@ class PositionsRead:
         else:
             positions[key.partition] = position
 
+    def _take_copy(self, subject: Mapping[str, JsonValue], value: bytes | None) -> None:
+        match subject:
+            case {"kind": "copy", "topic": str(topic), "partition": int(number)}:
+                partition = TopicPartition(topic, number)
+            case _:
+                return
+        try:
+            document = decode_document(value) or {}
+        except WireFormatError:
+            document = {}
+        match document:
+            case {"offsets": str(offsets), "topic_id": str(topic_id)}:
+                self.begun[partition] = BegunCopy(topic_id, offsets == "preserved")
+            case _:
+                self.begun.pop(partition, None)
+
     def stored(self, topic: str, *, exists: bool) -> StoredPositions:
         return StoredPositions(
             topic=topic,
@@ -131,6 +162,98 @@ class PositionsRead:
             newest_ms=self.newest_ms,
             twinlog_was_here=self.twinlog_was_here,
         )
+
+
+@dataclass(slots=True, kw_only=True)
+class TargetLogs:
+    """Of target topics."""
+
+    ends: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """Where those end, by name, to which nothing was copied."""
+    held: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    """`TopicFacts.held`, by source topic."""
+    preserved: Collection[str] = ()
+    """The source topics of which a copy has begun that has their offsets."""
+    unread: Mapping[str, KafkaError] = field(default_factory=dict)
+    """What could not be read, by name."""
+
+
+async def target_logs(
+    config: FlowConfig,
+    policy: ReplicationPolicy,
+    target: KafkaCluster,
+    targets: Mapping[str, TopicDescription | KafkaError],
+) -> TargetLogs:
+    """What is known of target topics, which are given by source topic."""
+    positions = config.source.offset_storage.topic
+    is_first = is_absent((await target.describe_topics([positions]))[positions])
+    read = PositionsRead(source_alias=config.flow.source, connector_name=config.source.connector_name)
+    present = {name: topic for name, topic in targets.items() if not isinstance(topic, KafkaError)}
+    try:
+        if present and not is_first:
+            await read.read(target, positions)
+    except KafkaError as error:
+        return TargetLogs(unread={topic.name: error for topic in present.values()})
+    begun = {
+        partition: copy
+        for partition, copy in read.begun.items()
+        if partition.topic in present and copy.target_topic_id == present[partition.topic].topic_id
+    }
+    new = {
+        name: [
+            number
+            for number in range(topic.partition_count)
+            if (partition := TopicPartition(name, number)) not in begun and not read.own.get(partition)
+        ]
+        for name, topic in present.items()
+    }
+    asked = [topic for name, topic in present.items() if new[name]]
+    ends, unread = await offsets_of(target, OffsetSpec.LATEST, asked)
+    starts, starts_unread = await offsets_of(target, OffsetSpec.EARLIEST, asked)
+    unread = {**unread, **starts_unread}
+    held = {
+        name: {each: size for each in new[name] if (size := ends[copy][each] - starts[copy][each])}
+        for name, copy in ((name, topic.name) for name, topic in present.items())
+        if new[name] and copy not in unread and not policy.is_heartbeats_topic(name)
+    }
+    return TargetLogs(
+        ends=ends if is_first else {},
+        held=held,
+        preserved={partition.topic for partition, copy in begun.items() if copy.is_preserved},
+        unread=unread,
+    )
+
+
+_Offsets: TypeAlias = tuple[Mapping[str, Sequence[int]], Mapping[str, KafkaError]]
+"""Of each partition, by topic; and why it is not known, of a topic of which a partition did not tell."""
+
+
+async def offsets_of(
+    cluster: KafkaCluster, spec: OffsetSpec, topics: Iterable[TopicDescription | KafkaError]
+) -> _Offsets:
+    every = {
+        topic.name: [TopicPartition(topic.name, number) for number in range(topic.partition_count)]
+        for topic in topics
+        if not isinstance(topic, KafkaError)
+    }
+    asked = [partition for partitions in every.values() for partition in partitions]
+    try:
+        found = await cluster.list_offsets(spec, asked) if asked else {}
+    except KafkaError as error:
+        return {}, dict.fromkeys(every, error)
+    told: dict[str, list[int]] = {name: [] for name in every}
+    unread: dict[str, KafkaError] = {}
+    for partition in asked:
+        offset = found[partition]
+        if isinstance(offset, KafkaError):
+            unread[partition.topic] = offset
+        else:
+            told[partition.topic].append(offset)
+    return {name: offsets for name, offsets in told.items() if name not in unread}, unread
+
+
+def is_absent(topic: TopicDescription | KafkaError) -> bool:
+    return isinstance(topic, KafkaError) and topic.reason == KafkaReason.TOPIC_UNKNOWN
 
 
 class _Look:
