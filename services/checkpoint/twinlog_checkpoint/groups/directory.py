@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
@@ -27,10 +27,36 @@ TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
 """Streams groups (KIP-1071) commit offsets like consumer groups. Share groups have no committed offset per
 partition."""
 
-MOST_UNLISTED: Final = 1_000
+MOST_UNLISTED: Final = 10_000
 """The most groups that are looked for after they have left the list."""
 
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
+OffsetsOf = Callable[[Collection[str]], Awaitable[Mapping[str, GroupOffsets | KafkaError]]]
+"""Returns what groups have committed, or why nobody tells. Raises KafkaError."""
+
+
+class Told(NamedTuple):
+    """What was last told of a group."""
+
+    kind: str
+    """Its type, by the last list that had it."""
+    is_listed: bool = True
+    """Whether the last list had it. Otherwise it is gone, or its broker is away."""
+    has_offsets: bool | None = None
+    """By its coordinator; None = that has never told."""
+
+
+def after_list(
+    told: Mapping[str, Told], listed: Mapping[str, str], takes: Callable[[str], bool]
+) -> dict[str, Told]:
+    """The table after a list of groups and types: it keeps those that rules have ever taken."""
+    here = {
+        group: told.get(group, Told(kind))._replace(kind=kind, is_listed=True)
+        for group, kind in listed.items()
+        if group in told or takes(group)
+    }
+    left = [group for group in told if group not in here][-MOST_UNLISTED:]
+    return {group: told[group]._replace(is_listed=False) for group in left} | here
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,38 +68,50 @@ class GroupDirectory:
     refresh_enabled: bool
     refresh_interval_seconds: float
     clock: Clock
-    groups: frozenset[str] = frozenset()
-    unsupported: Mapping[str, str] = field(default_factory=dict)
-    """Groups that pass the filter and cannot be translated, with their type."""
     listed_at_ms: int | None = None
     """When the groups were last listed, by the wall clock; None = never."""
-    without_offsets: frozenset[str] = frozenset()
-    """Groups that had committed no offset when the cluster last told their offsets."""
-    _listed_at: float | None = None
-    _unlisted: Sequence[str] = ()
-    """Groups that have left the list, the latest last: they are gone, or their broker is away."""
+    is_listed: bool = False
+    """Whether they were listed by the rules in force, and no new list is due for another reason."""
+    told: dict[str, Told] = field(default_factory=dict)
+    """Those that left the list come first, the latest of them last."""
+    _listed_at: float = 0.0
+
+    @property
+    def groups(self) -> frozenset[str]:
+        """Those of the last list that can be translated."""
+        return frozenset(group for group in self._taken() if self.told[group].is_listed)
+
+    @property
+    def unsupported(self) -> Mapping[str, str]:
+        """Those of the last list that cannot be translated, with their type."""
+        others = sorted(self._taken(translatable=False))
+        return {group: self.told[group].kind for group in others if self.told[group].is_listed}
+
+    @property
+    def without_offsets(self) -> frozenset[str]:
+        """Groups that had committed no offset when their coordinator last told."""
+        return frozenset(group for group, each in self.told.items() if each.has_offsets is False)
+
+    def _taken(self, *, translatable: bool = True) -> set[str]:
+        """Those that the rules take, listed or not."""
+        return {
+            group
+            for group, each in self.told.items()
+            if (each.kind in TRANSLATABLE_TYPES) is translatable and self.group_filter.takes(group)
+        }
 
     async def refresh_if_due(self) -> frozenset[str]:
         """Return the groups. Lists them on the first call, then at each interval. Raises KafkaError."""
-        now = self.clock.monotonic()
-        first = self._listed_at is None
-        due = self._listed_at is not None and now - self._listed_at >= self.refresh_interval_seconds
-        if first or (due and self.refresh_enabled):
-            listed = await self.admin.list_groups()
-            taken = {group: kind for group, kind in listed.items() if self.group_filter.takes(group)}
-            left = [*self._unlisted, *sorted(self.groups)]
-            self._unlisted = [group for group in dict.fromkeys(left) if group not in listed][-MOST_UNLISTED:]
-            self.groups = frozenset(group for group, kind in taken.items() if kind in TRANSLATABLE_TYPES)
-            self.unsupported = {
-                group: kind for group, kind in sorted(taken.items()) if kind not in TRANSLATABLE_TYPES
-            }
-            self._listed_at, self.listed_at_ms = now, self.clock.now_ms()
+        age_seconds = self.clock.monotonic() - self._listed_at
+        if not self.is_listed or (self.refresh_enabled and age_seconds >= self.refresh_interval_seconds):
+            await self._list()
         return self.groups
 
-    @property
-    def is_listed(self) -> bool:
-        """Whether `groups` are those of the rules in force: changed ones list them again."""
-        return self._listed_at is not None
+    async def _list(self) -> frozenset[str]:
+        now, listed = self.clock.monotonic(), await self.admin.list_groups()
+        self.told = after_list(self.told, listed, self.group_filter.takes)
+        self.is_listed, self._listed_at, self.listed_at_ms = True, now, self.clock.now_ms()
+        return self.groups
 
     @property
     def next_listing_ms(self) -> int | None:
@@ -84,40 +122,35 @@ class GroupDirectory:
 
     def list_again(self) -> None:
         """The next call lists the groups, whatever the interval."""
-        self._listed_at = None
+        self.is_listed = False
 
     def follow(self, group_filter: NameFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
         """Apply changed rules; the next call lists the groups again."""
         self.group_filter = group_filter
         self.refresh_enabled = refresh_enabled
         self.refresh_interval_seconds = interval_seconds
-        self.groups = frozenset(filter(group_filter.takes, self.groups))
         self.list_again()
 
     async def present(self, known: Collection[str], *, moved: Collection[str] = ()) -> "FoundGroups":
         """List the groups now, whatever the interval. `known`, `moved`: as for `found_groups`."""
-
-        async def listed() -> frozenset[str]:
-            self.list_again()
-            return await self.refresh_if_due()
-
-        seen = set(filter(self.group_filter.takes, {*known, *self.groups, *self._unlisted}))
-        found = await found_groups(self.admin, listed, seen, moved=moved)
-        if found.problem is None:
-            self._unlisted = list(found.away)  # Who asks next looks for them, too.
-        return found
+        known = {*filter(self.group_filter.takes, known), *self._taken()}
+        return await found_groups(self.offsets_of, self._list, known, moved=moved)
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
         """Return the committed offsets of the listed groups, or why they cannot be read. Raises
         KafkaError."""
-        groups = await self.refresh_if_due()
-        told = await self.admin.group_offsets(groups) if groups else {}
-        self.without_offsets = frozenset(
-            group
-            for group, held in told.items()
-            if (group in self.without_offsets if isinstance(held, KafkaError) else not held)
-        ) | self.without_offsets.intersection(self._unlisted)
-        return told
+        return await self.offsets_of(await self.refresh_if_due())
+
+    async def offsets_of(self, groups: Collection[str]) -> Mapping[str, GroupOffsets | KafkaError]:
+        """As `offsets`, of any groups."""
+        answers = await self.admin.group_offsets(groups) if groups else {}
+        for group, held in answers.items():
+            if group not in self.told or isinstance(held, KafkaError):
+                continue
+            self.told[group] = self.told[group]._replace(has_offsets=bool(held))
+            if not held and not self.told[group].is_listed:
+                del self.told[group]  # It is gone.
+        return answers
 
 
 # The input of a pass: every committed offset of every group.
@@ -364,7 +397,7 @@ class FoundGroups:
 
 
 async def found_groups(
-    admin: GroupAdmin,
+    offsets_of: OffsetsOf,
     listed: Callable[[], Awaitable[Collection[str]]],
     known: Collection[str],
     *,
@@ -376,7 +409,7 @@ async def found_groups(
     try:
         present = set(await listed())
         missing = set(known) - present
-        told = await admin.group_offsets(missing) if missing else {}
+        told = await offsets_of(missing) if missing else {}
     except KafkaError as error:
         return FoundGroups(groups=set(known), problem=error)
     away = {
@@ -384,4 +417,6 @@ async def found_groups(
         for group, held in told.items()
         if isinstance(held, KafkaError) and (held.retriable or group in moved)
     }
-    return FoundGroups(groups=present | away.keys(), away=away)
+    # The coordinator of one with offsets has changed meanwhile: the former listed it no more.
+    moving = {group for group, held in told.items() if held and not isinstance(held, KafkaError)}
+    return FoundGroups(groups=present | moving | away.keys(), away=away)

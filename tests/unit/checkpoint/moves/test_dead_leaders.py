@@ -178,7 +178,7 @@ async def test_a_plan_has_the_groups_that_no_broker_lists_any_more(rig: MoveRig,
     rig.logs.source.set_group("h", {ORIGIN: 100})
     await _with_a_group(rig)
     if knows_it_by == "its checkpoints":
-        rig.parts.checkpointer.groups.groups = frozenset()
+        rig.parts.checkpointer.groups.told.clear()
     lose_coordinator(rig.logs.source, "g")
     asked: list[Call] = []
     rig.logs.source.intercept("group_offsets", asked.append)
@@ -196,6 +196,21 @@ async def test_a_plan_has_the_groups_that_no_broker_lists_any_more(rig: MoveRig,
     assert any("broker 2 cannot be reached" in blocker for blocker in plan.blockers)
     assert any("broker 2 cannot be reached" in reason for reason in report.left_behind)
     assert there.keys() == {"h"}
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_a_plan_has_a_group_whose_coordinator_moves_while_the_groups_are_listed(
+    rig: MoveRig, back: bool
+) -> None:
+    """The broker that coordinated it lists it no more, and the next one not yet."""
+    await _with_a_group(rig)
+    cluster, runner = rig.logs.source, rig.served.failover
+    if back:
+        await run(rig.served.failover)
+        cluster, runner = rig.logs.target, rig.served.failback
+    cluster.intercept("list_groups", lambda call: call.result.pop("g"), after=True)
+    plan = await runner.plan(NO_WAIT)
+    assert actions(plan) == {"g": MoveAction.ALREADY_THERE if back else MoveAction.WRITE}
 
 
 async def test_a_plan_without_a_list_has_the_groups_that_were_seen_before(rig: MoveRig) -> None:
@@ -266,6 +281,18 @@ async def test_a_group_that_was_seen_without_offsets_stops_no_move_that_accepts_
     assert not accepting.blockers
     assert "no offset, when last read, of group empty: " in "".join(accepting.warnings)
     assert actions(report.plan) == {"g": MoveAction.WRITE}
+
+
+async def test_a_group_that_had_offsets_when_a_plan_read_them_is_not_one_without(rig: MoveRig) -> None:
+    """The last pass saw none."""
+    rig.logs.source.set_group("late", {})
+    await _with_a_group(rig)
+    rig.logs.source.set_group("late", {ORIGIN: 100})
+    plan = await rig.served.failover.plan(ACCEPTING)
+    kill_coordinator(rig.logs.source, "late", lookup="group_offsets")
+    assert actions(plan) == {"g": MoveAction.WRITE, "late": MoveAction.WRITE}
+    with pytest.raises(StateError, match="no offset is known of group late"):
+        await run(rig.served.failover, ACCEPTING)
 
 
 @pytest.mark.parametrize("is_listed", [True, False])

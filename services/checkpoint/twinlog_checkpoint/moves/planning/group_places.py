@@ -363,7 +363,7 @@ class GroupPlaces:
     ) -> tuple[dict[tuple[str, TopicPartition], CommittedOffset], dict[str, KafkaError]]:
         """Return the committed offsets of these groups on the cluster that they leave, and why those of other
         groups cannot be read. Raises KafkaError."""
-        told = await self.route.from_cluster.group_offsets(groups) if groups else {}
+        told = await self.route.offsets_of(groups) if groups else {}
         held = {
             (group, partition): offset
             async for group, offsets in in_turns(_answered(told).items(), most=TURN_GROUPS)

@@ -15,6 +15,7 @@ from twinlog_checkpoint.groups.directory import (
     TRANSLATABLE_TYPES,
     CopyIdentity,
     FoundGroups,
+    OffsetsOf,
     found_groups,
     placed,
 )
@@ -190,7 +191,16 @@ class Route:
             ]
 
         synced = filter(rules.takes, checkpointer.history.groups())
-        return await found_groups(target, listed, {*moved, *synced}, moved=moves.homes)
+        return await found_groups(self.offsets_of, listed, {*moved, *synced}, moved=moves.homes)
+
+    @property
+    def offsets_of(self) -> OffsetsOf:
+        """Of groups on the cluster that they leave."""
+        return (
+            self.parts.checkpointer.groups.offsets_of
+            if self._is_failover
+            else self.parts.target.group_offsets
+        )
 
     async def only_here(self, groups: Collection[str], moves: Moves) -> FoundGroups:
         """Those of `groups` that the other cluster never had: no move brought them here. A failback moves
