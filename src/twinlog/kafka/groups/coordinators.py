@@ -115,7 +115,18 @@ _AT_ONCE_PER_BROKER = 4
 _PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 1.0
 _RETRY_SHARE = 0.3
-"""Of a short patience: coordinators that answer may be asked about many groups in the rest."""
+"""Of a short patience: coordinators that answer, or load, may be asked about many groups in the rest."""
+
+
+def is_loading(error: KafkaError) -> bool:
+    """Whether a coordinator has answered that it will know its groups soon: it is not one that is away."""
+    return error.code == ErrorCode.coordinator_load_in_progress
+
+
+def pause_seconds(rounds: int) -> float:
+    """Before the next of these rounds."""
+    return backoff_seconds(rounds, first=_PAUSE_SECONDS, longest=_LONGEST_PAUSE_SECONDS)
+
 
 T = TypeVar("T")
 
@@ -200,12 +211,14 @@ class _Asking(Generic[T]):
 
     def _ask_again(self, group_ids: Sequence[str], tasks: asyncio.TaskGroup, rounds: int) -> None:
         async def later() -> None:
-            await pause(backoff_seconds(rounds, first=_PAUSE_SECONDS, longest=_LONGEST_PAUSE_SECONDS))
+            await pause(pause_seconds(rounds))
             await self._round(group_ids, tasks, rounds + 1)
 
         for group_id in group_ids:
             self.coordinators.forget(group_id)
-        if group_ids and asyncio.get_running_loop().time() < self.retry_until:
+        if asyncio.get_running_loop().time() >= self.retry_until:
+            group_ids = [group_id for group_id in group_ids if is_loading(self._last[group_id])]
+        if group_ids:
             tasks.create_task(later(), name=f"{self.doing}s again")
 
     async def _ask(

@@ -7,9 +7,15 @@ from typing import Any, Final, NamedTuple
 
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
-from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.deadline import bounded, deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, UNSUPPORTED, from_code, from_reason
-from twinlog.kafka.groups.coordinators import BrokerSession, GroupCoordinators, ask_about_groups
+from twinlog.kafka.groups.coordinators import (
+    BrokerSession,
+    GroupCoordinators,
+    ask_about_groups,
+    is_loading,
+    pause_seconds,
+)
 from twinlog.kafka.ports import CommittedOffset
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.requests import SchemaRequest
@@ -196,17 +202,23 @@ class ListedGroup(NamedTuple):
 async def list_groups(session: DataClientPool, doing: str) -> dict[str, ListedGroup]:
     """Every group of an application, by its id.
 
-    Raises KafkaError when one broker of the cluster does not answer, because its groups would be missing.
-    Bounded by the session's time-out.
+    Raises KafkaError when one broker of the cluster does not answer, because its groups would be missing, or
+    loads too long. Bounded by the session's time-out.
     """
     found: dict[str, ListedGroup] = {}
     failures: list[KafkaError] = []
+    give_up_at = asyncio.get_running_loop().time() + bounded(session.timeout_seconds, share=_GROUP_SHARE)
 
-    async def ask(node_id: int) -> None:
+    async def ask(node_id: int, rounds: int = 0) -> None:
         try:
             found.update(await _listed_by(session, node_id, doing))
         except KafkaError as error:
-            failures.append(error)
+            wait_seconds = pause_seconds(rounds)
+            if not is_loading(error) or asyncio.get_running_loop().time() + wait_seconds > give_up_at:
+                failures.append(error)
+                return
+            await pause(wait_seconds)
+            await ask(node_id, rounds + 1)
 
     async with deadline(session.timeout_seconds, doing, alias=session.alias):
         client = await session.client(doing)
