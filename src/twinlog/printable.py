@@ -5,6 +5,7 @@ terminal clears its screen, sets its title, or shows other text than was written
 """
 
 import re
+from collections.abc import Sequence
 from typing import TextIO
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
@@ -28,6 +29,17 @@ def printable(text: str) -> str:
     a\x1b[2Jb
     """
     return text.translate(_SHOWN)
+
+
+def listed(names: Sequence[str], most: int = 10, *, count: int | None = None) -> str:
+    """The first of these names, or of the `count` whose first they are.
+
+    >>> listed(["a", "b", "c"], 2), listed(["a", "b"], count=5)
+    ('a, b and 1 more', 'a, b and 3 more')
+    """
+    shown = names[:most]
+    more = (len(names) if count is None else count) - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def printable_json(document: str) -> str:

@@ -143,3 +143,19 @@ def test_preflight_names_the_copies_that_lose_the_sources_offsets(tmp_path: Path
             assert [each.partition(":")[0] for each in told] == ([] if settings else ["orders"])
 
     live(life())
+
+
+@pytest.mark.parametrize(
+    ("topics", "left_out"), [("orders.*", []), ("", ["1: orders"]), ("order, or.ders", ["1: orders"])]
+)
+def test_preflight_names_the_topics_that_the_file_no_longer_selects(
+    tmp_path: Path, topics: str, left_out: list[str]
+) -> None:
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT, seed=1) as world:
+            await histories.begin(world, prefix="A.")
+            world.file.write_text(world.file.read_text().replace("topics = orders.*", f"topics = {topics}"))
+            told = await found(world, "no longer with this file")
+            assert [each.partition("file: ")[2] for each in told] == left_out
+
+    live(life())

@@ -34,6 +34,7 @@ from twinlog.preflight.facts import (
     warning,
 )
 from twinlog.preflight.rights import check_rights, not_checked, servers_of
+from twinlog.printable import listed
 from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.8"
@@ -45,7 +46,6 @@ _EXCLUDE: Final = "config.properties.exclude"
 _NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
 _LONGEST_NAME: Final = 249
 _NO_RIGHT: Final = "TOPIC_UNAUTHORIZED"
-_NAMED: Final = 10
 _LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
 _TOKEN: Final = frozenset({"LOGIN_TOKEN_REFUSED", "LOGIN_TOKEN_UNAVAILABLE"})
 _CONNECTION_REFUSED: Final = f"[Errno {errno.ECONNREFUSED}]"
@@ -114,7 +114,7 @@ def check_translated(flow: CheckedFlow) -> Iterator[Finding]:
             by_key[key].append(topic.name)
     for key, names in by_key.items():
         told = "the copy has the source's offsets, and gets its own with its next record, for good"
-        yield warning(str(flow.flow), key, f"{_named(names)}: {told}", "leave them out of it to keep them")
+        yield warning(str(flow.flow), key, f"{listed(names)}: {told}", "leave them out of it to keep them")
 
 
 def check_listens(facts: Facts) -> Iterator[Finding]:
@@ -195,11 +195,19 @@ def check_ends(flow: CheckedFlow, source: ClusterFacts, target: ClusterFacts) ->
         yield fine(
             about,
             "topics",
-            f"{flow.selector.topic_filter.include.key} names {_named(absent)}, which {source.alias} does not"
+            f"{flow.selector.topic_filter.include.key} names {listed(absent)}, which {source.alias} does not"
             " have: copied once it has",
         )
+    if flow.left_out:
+        yield warning(
+            about,
+            "topics",
+            f"topics that are copied now and no longer with this file: {len(flow.left_out)}:"
+            f" {listed(flow.left_out)}",
+            "check topics and topics.exclude",
+        )
     if flow.topics:
-        named = _named([topic.name for topic in flow.topics])
+        named = listed([topic.name for topic in flow.topics])
         yield fine(
             about, "topics", f"{len(flow.topics)} of {len(source.topics)} topics are replicated: {named}"
         )
@@ -216,7 +224,7 @@ def check_unanswered(flow: CheckedFlow) -> Iterator[Finding]:
     """What silent brokers leave open: a log without its leader, a new topic without a controller."""
     unread = {topic.name: topic.unread for topic in flow.topics if topic.unread is not None}
     if unread:
-        what = f"which offsets the copies of {_named([*unread])} will have, and records without a key"
+        what = f"which offsets the copies of {listed([*unread])} will have, and records without a key"
         yield not_checked(flow, what, next(iter(unread.values())))
     target = flow.flow.target
     creations = [
@@ -230,7 +238,7 @@ def check_unanswered(flow: CheckedFlow) -> Iterator[Finding]:
             if cluster == alias and error is not None and error.retriable
         }
         if unknown:
-            what = f"whether {_named([*unknown])} can be created on {alias}"
+            what = f"whether {listed([*unknown])} can be created on {alias}"
             yield not_checked(flow, what, next(iter(unknown.values())))
 
 
@@ -453,11 +461,6 @@ def _value_on_target(
         if present is not None:
             return present.value or ""
     return target.broker_configs.get(broker_name, "")
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:

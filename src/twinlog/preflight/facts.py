@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from twinlog.config import Address, FlowConfig, Notice
 from twinlog.config.security import SecuritySettings
-from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError
+from twinlog.errors import ConfigError, KafkaError, StateError, TwinlogError, WireFormatError
 from twinlog.kafka.outage import Outage
 from twinlog.kafka.ports import ConfigEntry, TopicDescription
 from twinlog.loops import ring_of, ring_text, same_places
@@ -171,9 +171,11 @@ class CheckedFlow:
     """Whether the flow may write with its transactional ids; the error when this could not be asked."""
     transform: TwinlogError | bool = False
     """True if Spark understands the flow's expressions, False if it was not asked, or what it says."""
+    left_out: Sequence[str] = ()
+    """Topics that the flow copies now, and that the rules no longer select."""
     rules: Sequence[str] = ()
     """Each rule that was changed live, and replaces the file's or is put aside, as a sentence."""
-    rules_unknown: StateError | KafkaError | None = None
+    rules_unknown: StateError | KafkaError | WireFormatError | None = None
     """Why the rules that were changed live are not known: the facts follow the file then. KafkaError: the
     target did not answer."""
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.flow.filters import group_filter
-from twinlog.errors import ConfigError, KafkaError, StateError
+from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
@@ -38,6 +38,8 @@ from twinlog.preflight.facts import (
 from twinlog.preflight.gather_adoption import offsets_of, target_logs
 from twinlog.selection import TopicSelector
 from twinlog.selection_configured import topic_selector
+from twinlog.service.feeds.registry import stored_topics
+from twinlog.service.feeds.replicated_topics import left_out
 from twinlog.service.feeds.rules import flow_in_force
 
 _OTHER_FILES: Final = (
@@ -188,12 +190,20 @@ async def _flow(
     async with AsyncExitStack() as stack:
         target_cluster = await stack.enter_async_context(_open(target, timeout_seconds))
         try:
+            copied = await stored_topics(target_cluster, config.flow)
             in_force = await flow_in_force(configuration, config.flow, target_cluster, starting=True)
-        except (StateError, KafkaError) as error:
+        except (StateError, KafkaError, WireFormatError) as error:
             facts = replace(facts, rules_unknown=error)
         else:
             config, selector = in_force.config, topic_selector(in_force.config)
-            facts = replace(facts, config=config, selector=selector, rules=in_force.told)
+            here = [topic for name, topic in copied.items() if name in ends[0].topics]
+            facts = replace(
+                facts,
+                config=config,
+                selector=selector,
+                rules=in_force.told,
+                left_out=left_out(here, selector),
+            )
         selected = sorted(name for name in ends[0].topics if facts.selector.selects(name))
         named = [
             name

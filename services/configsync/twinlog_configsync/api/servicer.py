@@ -44,6 +44,9 @@ from twinlog_configsync.model.actions import Action
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation, RulesView, is_list
 
+_MOST_NAMED: Final = 100
+"""Most topics that a change of rules stops and that its answer names."""
+
 # Converts rules from and to protobuf messages of the API.
 
 _OPERATIONS: Final = {
@@ -251,7 +254,11 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
                 changes=[f"{each.operation} {each.key} {each.value}".strip() for each in changes],
                 peer=context.peer(),
             )
-        return pb2.UpdateRulesResponse(rules=answer)
+        return pb2.UpdateRulesResponse(
+            rules=answer,
+            stopped_topics=view.stopped[:_MOST_NAMED],
+            stopped_topic_count=len(view.stopped),
+        )
 
     def _asked(self, request: pb2.ListTopicsRequest | pb2.ExplainTopicRequest) -> Flow | None:
         """The flow that a request names, None for all. Raises NotFoundError when this process does not have

@@ -10,6 +10,7 @@ from opentelemetry.metrics import Counter
 from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
+from twinlog.printable import listed
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.model.actions import (
@@ -78,7 +79,19 @@ class ChangeLog:
             )
 
     def entries(self, before: Entries, after: Entries) -> None:
-        """Log new topics, and topics that are no longer in sync."""
+        """Log topics that are no longer in sync, or that the rules leave out from now on."""
+        stopped = sorted(
+            name
+            for name, known in before.items()
+            if known.selected and not known.routed_from and name in after and not after[name].selected
+        )
+        if stopped:
+            _log.warning(
+                "topics_no_longer_copied",
+                flow=str(self.flow),
+                topics=len(stopped),
+                message=f"the rules leave out {listed(stopped)}",
+            )
         for name, entry in after.items():
             known = before.get(name)
             if entry.reason and (known is None or known.reason != entry.reason):

@@ -11,6 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import ConflictError, KafkaError, NotFoundError, StateError, TransientKafkaError
 from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.policy.expected_offsets import ExpectedOffsets, UncopiedTopic, expected_offsets
+from twinlog.service.feeds.replicated_topics import left_out
 from twinlog.service.feeds.rules_record import NO_RULES, rules_noted, rules_told
 from twinlog_configsync.access.acl_plan import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import TranslatedAcl
@@ -304,6 +305,7 @@ class FlowCommands:
             rules = await passes.rebuilt(record.values)
             await passes.know_others()
             await asyncio.to_thread(passes.loop_guard.refuse, rules, passes.known_names)
+            stopped = await asyncio.to_thread(left_out, passes.topics, rules.selector)
             if not dry_run and record != before:
                 changed = passes.memory.with_change(
                     "UpdateRules",
@@ -317,7 +319,10 @@ class FlowCommands:
                 passes.rules, passes.rules_problem = rules, ""
                 self._wake()
         return view_rules(
-            known if record == before else record, file_values=passes.config.file.values, problem=""
+            known if record == before else record,
+            file_values=passes.config.file.values,
+            problem="",
+            stopped=stopped,
         )
 
     def _scopes_of(self, plan_id: str) -> frozenset[Scope]:

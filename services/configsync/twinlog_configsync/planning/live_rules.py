@@ -150,9 +150,17 @@ class RulesView:
     rules: tuple[RuleView, ...]
     problem: str = ""
     """Why changed rules are not in force."""
+    stopped: tuple[str, ...] = ()
+    """The source topics that were copied before a change, and are not by the changed rules."""
 
 
-def view_rules(record: RulesRecord | None, *, file_values: Mapping[str, str], problem: str) -> RulesView:
+def view_rules(
+    record: RulesRecord | None,
+    *,
+    file_values: Mapping[str, str],
+    problem: str,
+    stopped: tuple[str, ...] = (),
+) -> RulesView:
     known = record or NO_RULES
     keys = sorted({*LIVE_KEYS, *known.values, *known.aside})
     return RulesView(
@@ -170,4 +178,5 @@ def view_rules(record: RulesRecord | None, *, file_values: Mapping[str, str], pr
             for key in keys
         ),
         problem=problem,
+        stopped=stopped,
     )

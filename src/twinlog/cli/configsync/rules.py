@@ -1,23 +1,26 @@
 """`twinlog rules`: show and change the rules of a flow while it runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
 
+from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import ListGroupsRequest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
+from twinlog.cli.common.failures import note, require_terminal
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
-from twinlog.cli.common.names import MOST_OFFSET, flow_name, parse_flow, who
+from twinlog.cli.common.names import MOST_OFFSET, counted, flow_name, parse_flow, who
 from twinlog.cli.common.options import argument, group, option, together
 from twinlog.cli.common.pasteable import print_undo, say, undo_command
 from twinlog.cli.configsync.topics import chosen_flows
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, TwinlogError
+from twinlog.filters import NameFilter, PatternList, split_list
 from twinlog.model import Flow
-from twinlog.printable import printable
+from twinlog.printable import listed, printable
 from twinlog.service.feeds.rules_record import RuleOrigin, rule_words
 
 app = group(
@@ -35,7 +38,10 @@ VersionOption = Annotated[
         "--version N", "Change nothing if the rules have another version meanwhile.", min=0, max=MOST_OFFSET
     ),
 ]
+YesOption = Annotated[bool, option("--yes -y", "Do not ask where the change stops topics or groups.")]
 DryRunOption = Annotated[bool, option("--dry-run", "Only check; change nothing.")]
+
+_GROUPS, _NO_GROUPS = "groups", "groups.exclude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +133,10 @@ def _add_command(
         value: str = together(with_value if shown else without),
         version: VersionOption = None,
         dry_run: DryRunOption = False,
+        yes: YesOption = False,
     ) -> None:
-        _change(call, flow, pb2.RuleChange(key=key, operation=operation, value=value), version, dry_run)
+        rule = pb2.RuleChange(key=key, operation=operation, value=value)
+        _change(call, flow, rule, version, dry_run=dry_run, yes=yes)
 
 
 _add_command(
@@ -153,26 +161,74 @@ _add_command(
 )
 
 
-def _change(call: Call, flow: str, change: pb2.RuleChange, version: int | None, dry_run: bool) -> None:
+def _change(
+    call: Call, flow: str, change: pb2.RuleChange, version: int | None, *, dry_run: bool, yes: bool
+) -> None:
     wanted = parse_flow(flow)
     request = pb2.UpdateRulesRequest(
-        flow=wanted, changes=[change], expected_version=version, dry_run=dry_run, by=who()
+        flow=wanted, changes=[change], expected_version=version, dry_run=True, by=who()
     )
 
-    async def update(at: Services) -> tuple[pb2.Rules, pb2.Rules]:
+    async def tried(at: Services) -> tuple[pb2.Rules, pb2.UpdateRulesResponse, list[str]]:
         before = (await at.configsync.GetRules(pb2.GetRulesRequest(flow=wanted), timeout=5.0)).rules
-        return before, (await at.configsync.UpdateRules(request)).rules
+        answer = await at.configsync.UpdateRules(request)
+        return before, answer, await _left_out_groups(at, answer.rules, change.key)
 
-    before, rules = call.ask(update)
+    before, answer, groups = call.ask(tried)
+    stops = words_of_stops(flow, answer, groups)
+    if not dry_run:
+        if stops and not yes:
+            note(stops)
+            require_terminal()
+            typer.confirm("Change the rule?", abort=True, err=True)
+            request.expected_version = before.version
+        request.dry_run = False
+        answer = call.ask(lambda at: at.configsync.UpdateRules(request))
+    rules = answer.rules
     undo = [] if dry_run else undo_of_change(before, rules, change.key)
 
     def text() -> None:
         print_rows(RULE, [rule for rule in rules.rules if rule.key == change.key], title=_title(rules))
+        if stops and (dry_run or yes):
+            say(stops)
         if dry_run:
             typer.echo("nothing was changed (--dry-run)")
         print_undo(undo)
 
-    call.tell({**_as_json(rules, change.key), "undo": undo}, text)
+    stopped = {
+        "stopped_topics": [*answer.stopped_topics],
+        "stopped_topic_count": answer.stopped_topic_count,
+        "stopped_groups": groups,
+    }
+    call.tell({**_as_json(rules, change.key), **stopped, "undo": undo}, text)
+
+
+async def _left_out_groups(at: Services, rules: pb2.Rules, key: str) -> list[str]:
+    """The groups that are followed, and that changed rules leave out. Nobody is asked about rules of other
+    things; and a rule may be changed while checkpoint does not answer."""
+    if key not in (_GROUPS, _NO_GROUPS):
+        return []
+    values = {rule.key: rule.value for rule in rules.rules}
+    include, exclude = (
+        PatternList(name, split_list(name, values.get(name, ""))) for name in (_GROUPS, _NO_GROUPS)
+    )
+    taken = NameFilter(include=include, exclude=exclude)
+    try:
+        known = await at.checkpoint.ListGroups(ListGroupsRequest(flow=rules.flow))
+    except TwinlogError as error:
+        note(f"which groups it leaves out is not known: {error}")
+        return []
+    return sorted({row.group for row in known.groups if not taken.takes(row.group)})
+
+
+def words_of_stops(flow: str, answer: pb2.UpdateRulesResponse, groups: Sequence[str]) -> str:
+    """What a changed rule leaves out, as a sentence; empty if nothing."""
+    count, parts = answer.stopped_topic_count, []
+    if count:
+        parts.append(f"copies {counted(count, 'topic')}: {listed(answer.stopped_topics, count=count)}")
+    if groups:
+        parts.append(f"follows {counted(len(groups), 'group')}: {listed(groups)}")
+    return printable(f"with this rule {flow} no longer {', or '.join(parts)}") if parts else ""
 
 
 def undo_of_change(before: pb2.Rules, after: pb2.Rules, key: str) -> list[str]:

@@ -21,6 +21,7 @@ from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.details import ask_checkpoint, ask_source
 from twinlog.cli.status.rows import FlowRow, Owner, ServiceRow, Status, asked, shown_stamp
 from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.printable import listed
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY
 
@@ -85,9 +86,7 @@ async def _waiting(at: Services, flow: types_pb2.Flow, status: Status) -> None:
             by_reason.setdefault(topic.reason, []).append(topic)
     for reason, topics in sorted(by_reason.items()):
         names = [topic.source_topic for topic in topics]
-        more = f" and {len(names) - kinds.NAMED_TOPICS} more" if len(names) > kinds.NAMED_TOPICS else ""
-        named = ", ".join(names[: kinds.NAMED_TOPICS])
-        told = f"selected but not copied: {named}{more}: {reason} {topics[0].message}"
+        told = f"selected but not copied: {listed(names, kinds.NAMED_TOPICS)}: {reason} {topics[0].message}"
         row.hold(kinds.WAITING, told.rstrip(), "twinlog topics {flow} --waiting")
 
 

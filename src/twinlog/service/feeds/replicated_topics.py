@@ -1,11 +1,12 @@
 """One topic of a flow with configsync's decision, as it stands in the registry. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from twinlog.model import TopicPartition
+from twinlog.selection import TopicSelector
 from twinlog.wire.stored_json import read_fields
 
 REGISTRY = "a record of configsync"
@@ -69,6 +70,17 @@ class ReplicatedTopic:
         if self.state is not TopicState.READY:
             return 0
         return min(self.partition_count, self.target_partition_count)
+
+
+def left_out(topics: Iterable[ReplicatedTopic], selector: TopicSelector) -> tuple[str, ...]:
+    """The source topics that are copied, and that these rules leave out, by name."""
+    return tuple(
+        sorted(
+            each.source_topic
+            for each in topics
+            if each.selected and not each.routed_from and not selector.selects(each.source_topic)
+        )
+    )
 
 
 class StoredRoute(NamedTuple):

@@ -134,7 +134,11 @@ ANSWERS: dict[str, list[Message]] = {
             rules=configsync.Rules(flow=full(configsync.Rules).flow, version=7, rules=RULES)
         )
     ],
-    "UpdateRules": [configsync.UpdateRulesResponse(rules=full(configsync.Rules))],
+    "UpdateRules": [
+        configsync.UpdateRulesResponse(
+            rules=full(configsync.Rules), stopped_topics=["orders", "paid"], stopped_topic_count=12
+        )
+    ],
 }
 ANSWERS["PlanSync"][0].plan.ClearField("actions")  # type: ignore[attr-defined]
 ANSWERS["PlanSync"][0].plan.actions.extend(ACTIONS)  # type: ignore[attr-defined]
@@ -207,6 +211,8 @@ COMMANDS = (
     ["rules", "get", "A->B", "topics"],
     ["rules", "diff"],
     ["rules", "set", "A->B", "topics", "orders"],
+    ["rules", "set", "A->B", "topics", "orders", "--yes"],
+    ["rules", "set", "A->B", "groups", "", "--dry-run"],
     ["rules", "reset", "A->B", "topics", "--dry-run"],
     ["topics"],
     ["topics", "A->B", "--waiting"],

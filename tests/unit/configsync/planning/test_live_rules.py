@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from twinlog.config import load
 from twinlog.config.values.live import LIVE_KEYS
@@ -153,6 +154,30 @@ async def test_a_dry_run_checks_and_changes_nothing(flow: ConfigSyncRig) -> None
     view = await flow.commands.update_rules([change(ADD, "topics", "users")], dry_run=True)
     assert {rule.key: rule.value for rule in view.rules}["topics"] == "orders.*, users"
     assert flow.commands.rules().revision == 0
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("key", "value", "stopped"),
+    [
+        ("topics", "", ("orders", "orders-eu")),
+        ("topics", "order-.*", ("orders", "orders-eu")),
+        ("topics", "orders", ("orders-eu",)),
+        ("topics.exclude", "orders", ("orders",)),
+        ("topics", "orders.*, users", ()),
+    ],
+)
+async def test_a_change_says_which_topics_it_stops(
+    flow: ConfigSyncRig, key: str, value: str, stopped: tuple[str, ...], *, dry_run: bool
+) -> None:
+    await flow.refresh()
+    view = await flow.commands.update_rules([change(SET, key, value)], dry_run=dry_run)
+    assert view.stopped == stopped
+    assert flow.commands.rules().stopped == ()
+    with capture_logs() as logs:
+        await flow.refresh()
+    told = [each["topics"] for each in logs if each["event"] == "topics_no_longer_copied"]
+    assert told == ([len(stopped)] if stopped and not dry_run else [])
 
 
 async def test_of_two_who_change_at_once_the_second_is_told(flow: ConfigSyncRig) -> None:

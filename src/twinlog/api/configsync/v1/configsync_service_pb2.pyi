@@ -1465,18 +1465,28 @@ class UpdateRulesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RULES_FIELD_NUMBER: _builtins.int
+    STOPPED_TOPICS_FIELD_NUMBER: _builtins.int
+    STOPPED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
+    stopped_topic_count: _builtins.int
+    """How many there are."""
     @_builtins.property
     def rules(self) -> Global___Rules:
         """The rules."""
+
+    @_builtins.property
+    def stopped_topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Source topics that are copied and that these rules leave out, by name: the first hundred."""
 
     def __init__(
         self,
         *,
         rules: Global___Rules | None = ...,
+        stopped_topics: _abc.Iterable[_builtins.str] | None = ...,
+        stopped_topic_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules", "stopped_topic_count", b"stopped_topic_count", "stopped_topics", b"stopped_topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
