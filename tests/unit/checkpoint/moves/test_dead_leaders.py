@@ -277,7 +277,7 @@ async def test_a_group_that_was_seen_without_offsets_stops_no_move_that_accepts_
     plan = await rig.served.failover.plan(NO_WAIT)
     accepting = await rig.served.failover.plan(ACCEPTING)
     _, report = await run(rig.served.failover, ACCEPTING)
-    assert "no offset is known of group empty" in "".join(plan.blockers)
+    assert "no offset, when last read, of group empty: " in "".join(plan.blockers)
     assert not accepting.blockers
     assert "no offset, when last read, of group empty: " in "".join(accepting.warnings)
     assert actions(report.plan) == {"g": MoveAction.WRITE}
@@ -440,6 +440,38 @@ async def test_no_move_begins_that_would_wait_for_records_that_nobody_can_copy(r
     assert refused.value.reason == "MOVE_BLOCKED"
     assert moves.run is None
     assert not rules
+
+
+@pytest.mark.parametrize(
+    ("also", "offered"),
+    [
+        ("nothing", ", or move what can be moved without it (--accept-loss)"),
+        ("a group without offsets", ", or move what can be moved without it (--accept-loss)"),
+        (
+            "a group of which nothing is known",
+            ", or move what can be moved without it (--accept-loss --group)",
+        ),
+        ("the record of moves", ""),
+    ],
+)
+async def test_a_plan_offers_of_an_outage_what_moves_something(rig: MoveRig, also: str, offered: str) -> None:
+    rig.logs.source.set_group("new", {})
+    await _with_a_group(rig)
+    if also == "a group of which nothing is known":
+        rig.parts.checkpointer.groups.told.clear()  # As after a restart.
+    if "group" in also:
+        kill_coordinator(rig.logs.source, "new", lookup="group_offsets")
+    if also == "the record of moves":
+        await run(rig.served.failover)
+        kill_leader(rig.logs.target, TopicPartition(failover_topic("A"), 0))
+    rig.fakes.outages["B"] = Outage(brokers={2: "kafka-2:9092"}, without_leader=1)
+    plan = await rig.served.failover.plan(NO_WAIT)
+    words = rig.fakes.outages["B"].judged("B").words
+    assert [each for each in plan.blockers if each.startswith(words)] == [f"{words}{offered}"]
+    if offered:
+        groups = ("g",) if "--group" in offered else ()
+        _, report = await run(rig.served.failover, replace(ACCEPTING, groups=groups))
+        assert actions(report.plan) == {"g": MoveAction.WRITE}
 
 
 @pytest.mark.parametrize("fence", [True, False])

@@ -79,25 +79,24 @@ async def blockers_of(
     return blockers
 
 
-def groups_told(placed: Placed, route: Route, *, accepted: bool) -> tuple[list[str], list[str]]:
-    """Return what the groups have against the move, and what only needs to be known: a run moves the others
-    where that is accepted."""
+def groups_told(placed: Placed, route: Route) -> tuple[list[str], list[str]]:
+    """Return what the groups have against the move, whatever is accepted, and what a run that accepts losses
+    goes on without."""
     silent = dict(placed.silent)
-    empty = sorted(silent.keys() & set(route.without_offsets)) if accepted else []
-    cause = [str(silent.pop(group)) for group in empty]
-    blockers, unlisted = [], dict.fromkeys(map(str, placed.unlisted))
-    notes = [f"{route.from_alias} may have groups that were never seen: {each}" for each in unlisted]
+    empty = {group: silent.pop(group) for group in sorted(silent.keys() & set(route.without_offsets))}
+    firm, unlisted = [], dict.fromkeys(map(str, placed.unlisted))
+    accepted = [f"{route.from_alias} may have groups that were never seen: {each}" for each in unlisted]
     if empty:
-        notes.append(f"no offset, when last read, of {named(empty)}: {cause[0]}")
+        accepted.append(f"no offset, when last read, of {named([*empty])}: {next(iter(empty.values()))}")
     if silent:
         told = f"no offset is known of {named(sorted(silent))}: {silent[min(silent)]}"
-        blockers.append(f"{told}. Remove the cause, or move the others (--group)")
+        firm.append(f"{told}. Remove the cause, or move the others (--group)")
     if placed.unknown:
-        blockers.append(
+        firm.append(
             f"groups that do not exist on {route.from_alias}, or that the filter excludes:"
             f" {', '.join(placed.unknown)} (`twinlog explain group {shlex.quote(placed.unknown[0])}`)"
         )
-    return (blockers, notes) if accepted else (blockers + notes, [])
+    return firm, accepted
 
 
 async def _against_granting(route: Route, *, to_reachable: bool) -> list[str]:
@@ -223,6 +222,7 @@ class MovePlanner:
         if granting and from_reachable and to_reachable:
             yield "comparing rights to write"
             grants = await self.write_grants(fences)
+        firm: Sequence[str] = ()
         of_groups: Sequence[str] = ()
         notes: Sequence[str] = ()
         looked = to_reachable and not unread and self.route.blocker(from_reachable=from_reachable) is None
@@ -231,7 +231,8 @@ class MovePlanner:
             placed = await self.asked(
                 self.places.partitions(options, from_reachable=from_reachable, moves=moves, without=without)
             )
-            of_groups, notes = groups_told(placed, self.route, accepted=options.accept_loss)
+            firm, accepted = groups_told(placed, self.route)
+            of_groups, notes = (firm, accepted) if options.accept_loss else (firm + accepted, [])
             came = moves.moved_to(self.route.from_alias)
             unreadable = {each.group for each in placed.partitions if each.translation.verdict in UNREADABLE}
             told = (options.groups or came) if from_reachable else ()
@@ -262,7 +263,9 @@ class MovePlanner:
         judged = [each.judged(alias, waits=waits) for alias, each in self._silent().items()]
         # Accepted losses do not block: a run moves the other offsets.
         stops = [each.words for each in judged if each.blocks and not options.accept_loss]
-        silent = [f"{each}, or move what can be moved without it (--accept-loss)" for each in stops]
+        how = "--accept-loss --group" if firm else "--accept-loss"
+        offer = f", or move what can be moved without it ({how})"
+        silent = [f"{each}{'' if unread or blockers or due.blockers else offer}" for each in stops]
         yield self._with_warnings(
             MovePlan(
                 kind=self.route.kind,

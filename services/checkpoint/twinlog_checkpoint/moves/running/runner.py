@@ -355,9 +355,9 @@ class MoveRunner:
     def _check_again(self, plan: MovePlan, placed: Placed, options: MoveOptions, *, stays: bool) -> None:
         """Brokers may have been lost since the plan: nothing is committed yet. `stays`: the run has recorded
         something. Raises StateError (MOVE_BLOCKED)."""
-        lost, _ = groups_told(placed, self.planner.route, accepted=options.accept_loss)
-        if not lost and not options.accept_loss:
-            lost = not_now(placed.partitions)
+        lost, accepted = groups_told(placed, self.planner.route)
+        if not options.accept_loss:
+            lost = lost + accepted or not_now(placed.partitions)
         if lost:
             raise _blocked(replace(plan, blockers=[*lost, _stays(plan)] if stays else lost))
 
