@@ -8,8 +8,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
+from twinlog.api.common.v1 import types_pb2 as types
 from twinlog.api.source.v1 import source_service_pb2 as pb2
-from twinlog.cli.checkpoint.groups import Order, chosen_rows
+from twinlog.cli.checkpoint.groups import Order, chosen_rows, without_groups
 from twinlog.cli.checkpoint.groups import _named as named_groups
 from twinlog.cli.common.call import Call, command
 from twinlog.cli.common.location import load_config
@@ -205,3 +206,14 @@ def test_an_acknowledgement_that_leaves_open_what_is_meant_is_refused(
 ) -> None:
     with pytest.raises(ConfigError):
         _request("A->B", topic, partition, begin, everything=everything)
+
+
+def test_no_group_is_known_only_once_all_were_looked_at() -> None:
+    starting, standing_by, looked = (
+        checkpoint.FlowProgress(flow=types.Flow(source="A", target=target)) for target in "BCD"
+    )
+    standing_by.obstacle_reason = "OWNED_ELSEWHERE"
+    looked.confirmed.FromMilliseconds(1)
+    assert without_groups([standing_by, looked]) == "no groups known"
+    told = without_groups([starting, standing_by, looked])
+    assert told == "no groups known yet: A->B has not read them since it started"

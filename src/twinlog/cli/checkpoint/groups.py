@@ -21,8 +21,9 @@ from twinlog.cli.common.fields import (
 from twinlog.cli.common.names import CLOCK, MOST_OFFSET, MOST_SECONDS, flow_name, parse_flow
 from twinlog.cli.common.options import argument, flag, flow_and_names, named_of_flow, option
 from twinlog.cli.common.pasteable import say
-from twinlog.cli.status.rows import outages
+from twinlog.cli.status.rows import STANDS_BY, outages
 from twinlog.errors import ConfigError, TwinlogError
+from twinlog.printable import listed
 from twinlog.reasons import known_reasons
 
 # How `twinlog groups` shows groups: rows, notes below them, and JSON.
@@ -148,6 +149,18 @@ def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
                 again += " (refresh.groups.interval.seconds)"
             lines.append(f"{flow_name(flow.flow)}: groups were listed {ago} ago; {again}")
     return lines
+
+
+def without_groups(flows: Iterable[pb2.FlowProgress]) -> str:
+    """What is said where no group is known: of flows that work, only once all groups were looked at."""
+    asked = [
+        flow_name(flow.flow)
+        for flow in flows
+        if not flow.HasField("confirmed") and flow.obstacle_reason != STANDS_BY
+    ]
+    if not asked:
+        return "no groups known"
+    return f"no groups known yet: {listed(asked)} has not read them since it started"
 
 
 def answer_as_json(answer: pb2.ListGroupsResponse) -> dict[str, Any]:
@@ -297,7 +310,7 @@ def _print(answer: pb2.ListGroupsResponse, lines: Iterable[str]) -> None:
     # The note about the brokers says why, for all of them.
     is_silent = bool(outages("checkpoint", answer.clusters))
     told = _SAY_ALL | _UNREADABLE if is_silent else _SAY_ALL
-    print_rows(group_fields(age_ms, told), answer.groups, empty="no groups known")
+    print_rows(group_fields(age_ms, told), answer.groups, empty=without_groups(answer.flows))
     oldest_ms: dict[str, int] = {}
     for row in answer.groups:
         verdict = value_of(row, "verdict")
