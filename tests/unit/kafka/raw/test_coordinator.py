@@ -42,7 +42,7 @@ async def test_a_deadline_names_what_the_last_attempt_met() -> None:
     )
     with pytest.raises(TransientKafkaError) as raised:
         await coordinator.new_identity(timeout_seconds=30)
-    assert session.asked > 1
+    assert 1 < session.asked < 60, "it is asked less often the longer it lasts"
     assert raised.value.reason == "KAFKA_TIMEOUT"
     assert str(raised.value) == (
         "cluster B: initialise the producer twinlog-A-B-0-0: no answer in time"

@@ -14,6 +14,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 
 from twinlog import __version__
+from twinlog.backoff import backoff_seconds
 from twinlog.errors import KafkaError, StateError, TransientKafkaError
 from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import deadline, pause
@@ -69,10 +70,10 @@ _FEATURE, _VERSION_2 = "transaction.version", 2
 _NEEDED_VERSIONS = {0: 12, 26: 5}
 """Produce that adds partitions, and EndTxn that returns an identity: proxies may hide their brokers'
 versions."""
-_COORDINATOR_PAUSE_SECONDS = 0.05
-_FIRST_BUSY_PAUSE_SECONDS = 0.002
+_AWAY_SECONDS, _LONGEST_AWAY_SECONDS = 0.05, 1.0
+"""Waits while a coordinator is away."""
+_BUSY_SECONDS, _LONGEST_BUSY_SECONDS = 0.002, 0.05
 """aiokafka waits 20 ms, Java 20-100; the markers of a small transaction are written in one or two."""
-_LONGEST_BUSY_PAUSE_SECONDS = 0.05
 
 
 class _Refusal(NamedTuple):
@@ -223,7 +224,7 @@ class TransactionCoordinator:
         also_retry: frozenset[int] = frozenset(),
     ) -> T:
         """Repeat `once` while it is refused, or fails, in a way that a retry may heal."""
-        busy_pause_seconds = _FIRST_BUSY_PAUSE_SECONDS
+        busy = away = 0
         last: KafkaError | None = None
         try:
             async with deadline(timeout_seconds, doing, alias=self._session.alias):
@@ -231,24 +232,23 @@ class TransactionCoordinator:
                     try:
                         result = await once()
                     except TransientKafkaError as error:
-                        last = error
-                        self._node = None
-                        await pause(_COORDINATOR_PAUSE_SECONDS)
-                        continue
-                    if not isinstance(result, _Refusal):
-                        return result
-                    code = result.code
-                    last = from_code(code, doing, alias=self._session.alias)
-                    if code == ErrorCode.concurrent_transactions:
-                        await pause(busy_pause_seconds)
-                        busy_pause_seconds = min(busy_pause_seconds * 2, _LONGEST_BUSY_PAUSE_SECONDS)
-                    elif code in COORDINATOR_MOVED:
-                        self._node = None
-                        await pause(_COORDINATOR_PAUSE_SECONDS)
-                    elif code in also_retry:
-                        await pause(_COORDINATOR_PAUSE_SECONDS)
+                        last, self._node = error, None
                     else:
-                        raise last
+                        if not isinstance(result, _Refusal):
+                            return result
+                        last = from_code(result.code, doing, alias=self._session.alias)
+                        if result.code == ErrorCode.concurrent_transactions:
+                            await pause(
+                                backoff_seconds(busy, first=_BUSY_SECONDS, longest=_LONGEST_BUSY_SECONDS)
+                            )
+                            busy += 1
+                            continue
+                        if result.code in COORDINATOR_MOVED:
+                            self._node = None
+                        elif result.code not in also_retry:
+                            raise last
+                    await pause(backoff_seconds(away, first=_AWAY_SECONDS, longest=_LONGEST_AWAY_SECONDS))
+                    away += 1
         except TransientKafkaError as error:
             if last is None or error is last:
                 raise
