@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Protocol
 
 from twinlog.api.source.v1.source_service_pb2 import DESCRIPTOR as SOURCE_API
 from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServicer_to_server
@@ -38,7 +37,6 @@ from twinlog_source.driver.ownership import Fence, Ownership
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.lending import (
     Borrower,
-    LendableWorkers,
     Lending,
     NotLentError,
     lendable_owners,
@@ -79,11 +77,7 @@ WATCH_RETRY_MAX_SECONDS = 5.0
 FENCE_SECONDS = 30.0
 
 
-class AllWorkers(Workers, LendableWorkers, Protocol):
-    """For this process and for others."""
-
-
-MakeWorkers = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], AllWorkers]
+MakeWorkers = Callable[[ServiceContext, Sequence[SourceFlow], WorkerPort, AsyncExitStack], Workers]
 """Makes what runs the workers; the stack closes it."""
 
 
@@ -196,7 +190,7 @@ async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: As
     )
 
 
-def _lending(context: ServiceContext, workers: LendableWorkers) -> Lending:
+def _lending(context: ServiceContext, workers: Workers) -> Lending:
     def owners() -> Mapping[str, Collection[Flow]]:
         memberships = context.memberships.values()
         if workers.cores is None or any(each.owned() for each in memberships):

@@ -33,7 +33,7 @@ from twinlog_source.driver.epoch_rules import (
     share_cores,
     workers_needed,
 )
-from twinlog_source.driver.lender import Cores, Lender, LenderGoneError, Lenders
+from twinlog_source.driver.lender import Cores, DriverPlace, Lender, LenderGoneError, Lenders
 from twinlog_source.records.pipe import PipeJob
 
 LOOK_SECONDS: Final = 1.0
@@ -87,6 +87,14 @@ class Workers(Cores, Protocol):
     @property
     def is_up(self) -> bool:
         """Whether Spark has started, which may take minutes: before that no worker can come."""
+        ...
+
+    async def run_lent(self, number: int, token: str, driver: DriverPlace) -> None:
+        """As `run_worker`, for another driver."""
+        ...
+
+    async def kill_lent(self, number: int, driver: DriverPlace) -> None:
+        """As `kill_worker`."""
         ...
 
     async def check_expressions(self, flow: Flow, expressions: Expressions) -> None:

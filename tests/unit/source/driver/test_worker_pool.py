@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -12,10 +13,7 @@ from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
-from twinlog_source.driver.epoch_rules import (
-    FLOWS_PER_WORKER,
-    Need,
-)
+from twinlog_source.driver.epoch_rules import FLOWS_PER_WORKER, Need
 from twinlog_source.driver.worker_pool import (
     BACK_SECONDS,
     COME_SECONDS,
@@ -24,6 +22,7 @@ from twinlog_source.driver.worker_pool import (
     MOST_WORKERS,
     SILENT_SECONDS,
     WorkerPool,
+    Workers,
 )
 from twinlog_source.reasons import EndReason
 from twinlog_source.task.stream.worker import SIGN_SECONDS
@@ -56,7 +55,7 @@ class Cluster(WarmSpark):
     failure: TwinlogError | None = None
 
     def __post_init__(self) -> None:
-        self.pool = WorkerPool(workers=self, clock=self)
+        self.pool = WorkerPool(workers=cast("Workers", self), clock=self)
 
     def monotonic(self) -> float:
         return LoopClock().monotonic() + self.slept_seconds

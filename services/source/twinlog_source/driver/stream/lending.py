@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import grpc
 import structlog
@@ -42,7 +42,7 @@ from twinlog_source.driver.lender import (
     LookAtWanted,
     RunWorker,
 )
-from twinlog_source.driver.worker_pool import MOST_WORKERS, SILENT_SECONDS, WorkerPool
+from twinlog_source.driver.worker_pool import MOST_WORKERS, SILENT_SECONDS, WorkerPool, Workers
 from twinlog_source.task.stream.session import CHANNEL_OPTIONS
 
 SIGN_SECONDS: Final = 3.0
@@ -156,24 +156,6 @@ async def _tell(lender: Lender, place: DriverPlace, context: Context) -> None:
 # The end of the lender.
 
 
-class LendableWorkers(Protocol):
-    """Runs workers for others (on the Spark of this process)."""
-
-    @property
-    def cores(self) -> int | None: ...
-
-    @property
-    def is_up(self) -> bool: ...
-
-    async def run_lent(self, number: int, token: str, driver: DriverPlace) -> None:
-        """As `Workers.run_worker`, for another driver."""
-        ...
-
-    async def kill_lent(self, number: int, driver: DriverPlace) -> None:
-        """As `Workers.kill_worker`."""
-        ...
-
-
 def shares(wanted: Mapping[str, int], cores: int, lent: Mapping[str, int]) -> Mapping[str, int]:
     """How many cores each owner is lent by need; those that nobody needs stay where they are.
 
@@ -209,7 +191,7 @@ class _Loan:
 class Lending:
     process: Callable[[], str]
     """What this one is called."""
-    workers: LendableWorkers
+    workers: Workers
     owners: Callable[[], Mapping[str, Collection[Flow]]]
     """By address: owners of flows that could use cores of this process, which owns none; empty when it owns
     some."""

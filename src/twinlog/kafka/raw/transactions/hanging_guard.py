@@ -72,7 +72,8 @@ class HangingGuard:
         for connection, partitions in partitions_by_connection.items():
             new = partitions - self._asked
             if new:
-                self._ask(connection, new, producer_id)
+                failed, hangs = partial(self._unanswered, connection), partial(self._blocks, connection)
+                self._post(connection, new, producer_id, self._asked, failed, hangs)
 
     def begun(self, partition: TopicPartition) -> None:
         """The partition is in a transaction again."""
@@ -104,13 +105,8 @@ class HangingGuard:
         from `ended_before`. Does not block; repeat it for those that `ended_before` still returns."""
         for connection, partitions in partitions_by_connection.items():
             ended_at = {partition: self._ended_at[partition] for partition in partitions}
-            try:
-                answered = connection.post(describe_producers_request(set(partitions)))
-            except KAFKA_CLIENT_ERRORS as error:
-                self._looked_in_vain(ended_at, translate(error, _DOING, alias=self.alias))
-                continue
-            self._looking |= ended_at.keys()
-            answered.add_done_callback(partial(self._looked, ended_at, producer_id))
+            failed, hangs = partial(self._looked_in_vain, ended_at), partial(self._never_ended, ended_at)
+            self._post(connection, set(partitions), producer_id, self._looking, failed, hangs)
 
     def all_committed_from(self, epoch: int) -> None:
         """Every transaction of the producer that has ended since this epoch was committed."""
@@ -122,89 +118,80 @@ class HangingGuard:
         self._open_since.clear()
         self._ended_at.clear()
 
-    def _ask(self, connection: DataConnection, partitions: set[TopicPartition], producer_id: int) -> None:
-        try:
-            answered = connection.post(describe_producers_request(partitions))
-        except KAFKA_CLIENT_ERRORS as error:
-            self._unanswered(connection, partitions, translate(error, _DOING, alias=self.alias))
-            return
-        self._asked |= partitions
-        answered.add_done_callback(partial(self._told, connection, partitions, producer_id))
-
-    def _told(
+    def _post(
         self,
         connection: DataConnection,
         partitions: set[TopicPartition],
         producer_id: int,
-        answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]",
+        waiting: set[TopicPartition],
+        failed: Callable[[set[TopicPartition], KafkaError], None],
+        hangs: Callable[[TopicPartition, OpenTransaction | None], bool],
     ) -> None:
-        self._asked -= partitions
-        if answered.cancelled():
-            return
-        error = answered.exception()
-        if error is not None:
-            self._unanswered(connection, partitions, translate(error, _DOING, alias=self.alias))
-            return
-        hanging: dict[TopicPartition, KafkaError] = {}
-        for partition, code, opened in answered.result():
-            own = next((one for one in opened if one.producer_id == producer_id), None)
-            if code:
-                refusal = partition_error(code, partition, _DOING, alias=self.alias)
-                self._unanswered(connection, {partition}, refusal)
-            elif own is None:
-                self._open_since.pop(partition, None)
-                self._clear[partition] = (connection, connection.contact)
-            elif self._hangs(partition):
-                hanging[partition] = about(partition, self._error(partition, own))
-        if hanging:
-            self.refuse(hanging)
-        self.changed()
+        """`waiting` has the partitions until the answer; `hangs` gets the producer's open transaction."""
 
-    def _looked(
+        def told(answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]") -> None:
+            waiting.difference_update(partitions)
+            if answered.cancelled():
+                return
+            if error := answered.exception():
+                failed(partitions, translate(error, _DOING, alias=self.alias))
+                return
+            hanging: dict[TopicPartition, KafkaError] = {}
+            for partition, code, opened in answered.result():
+                own = next((one for one in opened if one.producer_id == producer_id), None)
+                if code:
+                    failed({partition}, partition_error(code, partition, _DOING, alias=self.alias))
+                elif hangs(partition, own) and own is not None:
+                    hanging[partition] = about(partition, self._error(partition, own))
+            if hanging:
+                self.refuse(hanging)
+
+        try:
+            answered = connection.post(describe_producers_request(partitions))
+        except KAFKA_CLIENT_ERRORS as error:
+            failed(partitions, translate(error, _DOING, alias=self.alias))
+            return
+        waiting |= partitions
+        answered.add_done_callback(told)
+
+    def _blocks(
+        self, connection: DataConnection, partition: TopicPartition, own: OpenTransaction | None
+    ) -> bool:
+        """If it does not, it is clear, or the caller asks again soon."""
+        if own is None:
+            self._open_since.pop(partition, None)
+            self._clear[partition] = (connection, connection.contact)
+            self.changed()
+        elif self._stays_open(partition):
+            return True
+        else:
+            self._again(None)
+        return False
+
+    def _never_ended(
+        self, ended_at: Mapping[TopicPartition, float], partition: TopicPartition, own: OpenTransaction | None
+    ) -> bool:
+        """Not one that was written to since: the open transaction may be the next one. One that may just be
+        ending is looked at again."""
+        if self._ended_at.get(partition) != ended_at[partition]:
+            return False
+        if own is not None and not self._stays_open(partition):
+            return False
+        del self._ended_at[partition]
+        if own is None:
+            self._open_since.pop(partition, None)
+        return True
+
+    def _looked_in_vain(
         self,
         ended_at: Mapping[TopicPartition, float],
-        producer_id: int,
-        answered: "asyncio.Future[LeaderAnswers[list[OpenTransaction]]]",
+        partitions: set[TopicPartition],
+        failure: KafkaError,
     ) -> None:
-        self._looking -= ended_at.keys()
-        if answered.cancelled():
-            return
-        error = answered.exception()
-        if error is not None:
-            self._looked_in_vain(ended_at, translate(error, _DOING, alias=self.alias))
-            return
-        hanging: dict[TopicPartition, KafkaError] = {}
-        for partition, code, opened in answered.result():
-            if self._ended_at.get(partition) != ended_at[partition]:
-                continue  # Written to since: the open transaction may be the next one.
-            if code:
-                refusal = partition_error(code, partition, _DOING, alias=self.alias)
-                self._looked_in_vain({partition: ended_at[partition]}, refusal)
-                continue
-            own = next((one for one in opened if one.producer_id == producer_id), None)
-            if own is not None and not self._stays_open(partition):
-                continue  # The caller looks again.
-            del self._ended_at[partition]
-            if own is None:
-                self._open_since.pop(partition, None)
-            else:
-                hanging[partition] = about(partition, self._error(partition, own))
-        if hanging:
-            self.refuse(hanging)
-
-    def _looked_in_vain(self, ended_at: Mapping[TopicPartition, float], failure: KafkaError) -> None:
         """A broker that is too old, or does not allow the request, is not asked again."""
-        if not failure.retriable:
-            for partition, at in ended_at.items():
-                if self._ended_at.get(partition) == at:
-                    del self._ended_at[partition]
-
-    def _hangs(self, partition: TopicPartition) -> bool:
-        """If it does not, the caller asks again soon."""
-        hangs = self._stays_open(partition)
-        if not hangs:
-            self._again(None)
-        return hangs
+        for partition in () if failure.retriable else partitions:
+            if self._ended_at.get(partition) == ended_at[partition]:
+                del self._ended_at[partition]
 
     def _stays_open(self, partition: TopicPartition) -> bool:
         """A transaction that was found open may just be ending; one that stays open hangs."""
