@@ -19,9 +19,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableSet, Sequence
 from random import SystemRandom
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
-from twinlog.batches import EndMarker
+from twinlog.batches import Batch, EndMarker
 from twinlog.batches.bodies import DecodedRecord, RawHeaders
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.recode_lane import NewRecord, build_batch
@@ -83,7 +83,7 @@ from twinlog.testing.broker.handlers.fetch import find_offset
 from twinlog.testing.broker.log import PartitionLog
 from twinlog.testing.broker.partitions import Partition
 from twinlog.testing.broker.producer_states import AppendError
-from twinlog.testing.broker.stored import stored, whole_batch
+from twinlog.testing.broker.stored import StoredBatch, stored, whole_batch
 from twinlog.testing.fakes.hooks import Call as Call
 from twinlog.testing.fakes.hooks import Hook as Hook
 from twinlog.testing.fakes.hooks import Hooks, operation
@@ -176,7 +176,7 @@ class FakeCluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMi
         return f"<FakeCluster {self.alias}>"
 
     def reader(self, *, read_committed: bool = True) -> ManagedReader:
-        return _Reader(self, read_committed=read_committed)
+        return FakeReader(self, read_committed=read_committed)
 
     def writer(self, *, introduce: Introduce | None = None) -> ManagedWriter:
         return _Writer(self, introduce)
@@ -456,16 +456,13 @@ class FakeCluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMi
         if not log.start_offset <= offset <= log.end_offset:
             raise self.refusal(ErrorCode.offset_out_of_range, doing)
         end = log.last_stable_offset if read_committed else log.high_watermark
-        aborted = [AbortedTransaction(each[0], each[1]) for each in log.aborted_from(offset)]
-        tracker = VisibilityTracker(aborted, read_committed=read_committed)
         records: list[Record] = []
         next_offset = offset
-        for batch in log.following(offset, max_bytes=max_bytes, before=end):
+        for batch, is_visible in _following(log, offset, end, max_bytes, read_committed=read_committed):
             next_offset = batch.header.next_offset
-            if batch.header.is_transactional and tracker.see(batch.batch) is not Visibility.VISIBLE:
-                continue
-            opened = _opened(batch.data)
-            records += opened if batch.header.base_offset >= offset else _from(opened, offset)
+            if is_visible:
+                opened = _opened(batch.data)
+                records += opened if batch.header.base_offset >= offset else _from(opened, offset)
         return FetchedRecords(
             records=records,
             next_offset=next_offset,
@@ -480,7 +477,7 @@ for _port in (TopicAdmin, ConfigAdmin, AclAdmin, QuotaAdmin, GroupAdmin, LogAdmi
             setattr(FakeCluster, _name, operation(getattr(FakeCluster, _name)))
 
 
-class _Reader:
+class FakeReader:
     """`LogReader` on a fake cluster."""
 
     def __init__(self, cluster: FakeCluster, *, read_committed: bool) -> None:
@@ -489,11 +486,18 @@ class _Reader:
         self._closed = False
         self.hooks = cluster.hooks
 
-    async def __aenter__(self) -> ManagedReader:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         self._closed = True
+
+    def batches(self, partition: TopicPartition, offset: int, end: int) -> Iterator[Batch]:
+        """Those that it can see, as they are stored."""
+        found = _following(
+            self._cluster.log(partition), offset, end, 1 << 62, read_committed=self._read_committed
+        )
+        return (batch.batch for batch, is_visible in found if is_visible)
 
     @operation
     async def fetch(
@@ -606,6 +610,17 @@ def _binding(acl: Acl) -> AclBinding:
 
 def _raw(headers: Headers) -> RawHeaders:
     return tuple((name.encode("utf-8", "surrogateescape"), value) for name, value in headers)
+
+
+def _following(
+    log: PartitionLog, offset: int, end: int, max_bytes: int, *, read_committed: bool
+) -> Iterator[tuple[StoredBatch, bool]]:
+    """The batches up to an end, and whether a reader sees them."""
+    aborted = [AbortedTransaction(each[0], each[1]) for each in log.aborted_from(offset)]
+    tracker = VisibilityTracker(aborted, read_committed=read_committed)
+    for batch in log.following(offset, max_bytes=max_bytes, before=end):
+        hidden = batch.header.is_transactional and tracker.see(batch.batch) is not Visibility.VISIBLE
+        yield batch, not hidden
 
 
 def _from(records: Sequence[Record], offset: int) -> list[Record]:
