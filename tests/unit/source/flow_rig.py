@@ -17,7 +17,7 @@ from twinlog.service.runtime import Backoff
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.source_offset import encode_source_offset, source_offset_key
+from twinlog.wire.source_offset import NOTHING_WRITTEN, encode_source_offset, source_offset_key
 from twinlog_source.config import source_flows
 from twinlog_source.driver.driver_moves import MoveOrder
 from twinlog_source.driver.ownership import Ownership
@@ -96,7 +96,13 @@ class FlowRig:
         await self.store(position, producer_id=self.target.kafka.transactions.new_producer_id())
 
     async def store(
-        self, position: int, *, producer_id: int, ahead_ms: int = 0, partition: TopicPartition = P
+        self,
+        position: int,
+        *,
+        producer_id: int,
+        ahead_ms: int = 0,
+        partition: TopicPartition = P,
+        wrote_nothing: bool = False,
     ) -> None:
         """A producer stores a position in the topic of positions, which exists; its clock is ahead."""
         key = source_offset_key("A", partition)
@@ -106,6 +112,7 @@ class FlowRig:
             timestamp_ms=self.clock.now_ms() + ahead_ms,
             key=key,
             value=encode_source_offset(position),
+            headers=((NOTHING_WRITTEN, b""),) if wrote_nothing else (),
             producer_id=producer_id,
         )
         self.target.append(TopicPartition(POSITIONS, number), stored)

@@ -207,15 +207,17 @@ class FlowState(FlowBook):
     async def reread(self, partitions: Collection[TopicPartition]) -> None:
         """Read positions from the log; their former tasks are already fenced. Raises KafkaError."""
         positions = await self.positions.refresh()
+        wrote_nothing: Collection[TopicPartition] = self.positions.nothing_written
         if self.positions.has_lost:
             # Its task told more than a log does that was created again.
             told = {each: at for each, at in self._reported_positions().items() if each in partitions}
             positions = {**positions, **{each: max(at, positions.get(each, 0)) for each, at in told.items()}}
+            wrote_nothing = ()
         reread = LogReread(
             partitions=partitions,
             positions=positions,
             leader_epochs=self.control.leader_epochs,
-            wrote_nothing=self.positions.nothing_written,
+            wrote_nothing=wrote_nothing,
         )
         self.note(reread)
         self._parts.changes.take_from_log(partitions)

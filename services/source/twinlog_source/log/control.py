@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from twinlog.model import TopicPartition
 from twinlog_source.log.fact_records import KIND_OF, ControlRecord
 from twinlog_source.log.facts import (
-    FOUND,
-    WITHOUT_TRANSACTIONS,
     ClaimFact,
     CopyFact,
     EpochStart,
@@ -58,9 +56,6 @@ class ControlState:
     copies: dict[TopicPartition, CopyFact] = field(default_factory=dict)
     writer: WriterFact | None = None
     producers: dict[int, ProducerFact] = field(default_factory=dict)
-    wrote_apart: bool = False
-    """Tasks have written records before they stored positions of them, or may have: that a partition has no
-    position does not say that nothing was written."""
     restoring: RestoreFact | None = None
     proofs: dict[TopicPartition, ProofFact] = field(default_factory=dict)
     foreign: dict[TopicPartition, ForeignFact] = field(default_factory=dict)
@@ -128,7 +123,6 @@ class ControlState:
                 self.throttles[fact.topic] = fact
             case ProducerFact():
                 self.producers[fact.producer_id] = fact
-                self.wrote_apart |= fact.name in (WITHOUT_TRANSACTIONS, FOUND)
             case LeaderEpochsFact():
                 self.leader_epochs[fact.partition] = fact.epochs
             case _:

@@ -193,7 +193,6 @@ class WriterFact:
     producer_epoch: int
 
 
-WITHOUT_TRANSACTIONS = ""
 PRESERVED = "preserved"
 JOURNAL = "journal"
 FOUND = "found"
@@ -212,7 +211,7 @@ class ProducerFact:
 
     producer_id: int
     name: str
-    """Who writes with it: a transactional id; `WITHOUT_TRANSACTIONS` = a task; `PRESERVED` = the writer
+    """Who writes with it: a transactional id; empty = a task without transactions; `PRESERVED` = the writer
     of all preserved copies; `JOURNAL` = a driver or an import of state, which write to the positions topic
     only; `FOUND` = an owner of a release that recorded no ids."""
     cluster_id: str

@@ -150,11 +150,12 @@ class PositionFinder:
                 resets[partition] = AutoOffsetReset.EARLIEST if came_later else self.reset
         there = [partition for partition in resets if not self._came_later(partition, topics)]
         begun = await self.starts.begin(resets, were_there=there)
+        unwritten = await self._unwritten(begun, topics)
         for partition, offset in begun.items():
             if isinstance(offset, KafkaError):
                 self.book.set_aside(partition, offset.reason, f"source: {offset}")
             else:
-                wrote_nothing = not self.book.control.wrote_apart
+                wrote_nothing = partition in unwritten
                 self.book.note(Begun(partition=partition, position=offset, wrote_nothing=wrote_nothing))
         for partition in resets.keys() - begun.keys():
             self.book.set_aside(
@@ -162,6 +163,18 @@ class PositionFinder:
                 PartitionReason.NO_POSITION,
                 "there is no stored position and auto.offset.reset is none",
             )
+
+    async def _unwritten(
+        self, begun: Collection[TopicPartition], topics: Topics
+    ) -> frozenset[TopicPartition]:
+        """Those to whose copies the flow has written nothing, whatever its log has lost: the source or the
+        copy never had a record. Raises KafkaError."""
+        if self.book.flow.policy.tracks_topic_sources:
+            return frozenset()  # Nobody asks.
+        copies = {each: TopicPartition(topics[each.topic].target_topic, each.partition) for each in begun}
+        ends = await self.book.source.list_offsets(OffsetSpec.LATEST, begun) if copies else {}
+        there = await self.book.target.list_offsets(OffsetSpec.LATEST, copies.values()) if copies else {}
+        return frozenset(each for each, copy in copies.items() if 0 in (ends[each], there[copy]))
 
     def _came_later(self, partition: TopicPartition, topics: Topics) -> bool:
         mark = self.book.control.topics.get(partition.topic)

@@ -194,3 +194,18 @@ async def test_what_a_task_told_before_its_log_was_deleted_is_known_after_it_was
     await owner.reread([P])
     await owner.take_over(displaced=False)
     assert (await rig.owner(TRANSLATED)).table.rows[P].position == 7
+
+
+async def test_a_log_that_was_deleted_says_of_nobody_that_nothing_was_written(rig: FlowRig) -> None:
+    """Its task has written since, and was killed."""
+    owner = await rig.owner(TRANSLATED)
+    await owner.journal.position(P, 5)
+    await rig.store(6, producer_id=77, wrote_nothing=True)
+    await owner.reread([P])
+    assert owner.table.rows[P].wrote_nothing
+    reported(owner, position=7, target_end=1)
+    await delete(rig)
+    await owner.ownership.check()
+    await owner.reread([P])
+    row = owner.table.rows[P]
+    assert (row.position, row.wrote_nothing) == (7, False)

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from twinlog.batches import EndMarker
 from twinlog.errors import FatalKafkaError, KafkaError, StateError
 from twinlog.kafka.errors import TIMEOUT, from_reason
 from twinlog.model import Record, TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.source_offset import NOTHING_WRITTEN, encode_source_offset, source_offset_key
+from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS, RENEW_SECONDS
@@ -88,12 +87,7 @@ async def test_a_flow_that_is_not_exactly_once_takes_back_that_nothing_was_writt
     """Its tasks write data before positions, and may be killed in between."""
     first = await rig.owner()
     await first.journal.position(P, 5)
-    key = source_offset_key("A", P)
-    place = first.journal.place_of(key)
-    says_so = Record(
-        offset=0, timestamp_ms=0, key=key, value=encode_source_offset(7), headers=((NOTHING_WRITTEN, b""),)
-    )
-    rig.target.append_transaction(place, [says_so], outcome=EndMarker.COMMIT)
+    await rig.store(7, producer_id=77, wrote_nothing=True)
     assert (await rig.owner()).positions.nothing_written == {P}
     await rig.owner("B.exactly.once.source.support = disabled")
     last = await rig.owner()
@@ -101,17 +95,18 @@ async def test_a_flow_that_is_not_exactly_once_takes_back_that_nothing_was_writt
     assert last.table.rows[P].position == 7
 
 
-@pytest.mark.parametrize(
-    ("name", "wrote_nothing"), [("", False), ("found", False), ("twinlog-A-B-0-0", True), ("journal", True)]
-)
-async def test_a_partition_without_a_position_may_be_written_if_tasks_wrote_without_transactions(
-    rig: FlowRig, name: str, wrote_nothing: bool
+@pytest.mark.parametrize(("here", "there"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+async def test_a_flow_has_written_nothing_only_where_its_source_or_its_copy_never_had_a_record(
+    rig: FlowRig, here: int, there: int
 ) -> None:
-    """They may have been killed between their first data and its position."""
-    first = await rig.owner("B.exactly.once.source.support = disabled")
-    await first.ownership.producers.store({77: name})
-    row = (await rig.owner("twinlog.offsets = translated")).table.rows[P]
-    assert (row.position, row.stored, row.wrote_nothing) == (0, False, wrote_nothing)
+    """Its tasks may have been killed between their first data and its position, or its log was deleted."""
+    await rig.write(rig.source, "t", here)
+    await rig.write(rig.target, "A.t", there)
+    policy = "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
+    for _ in range(2):
+        state = await rig.owner("twinlog.offsets = translated", f"replication.policy.class = {policy}")
+        row = state.table.rows[P]
+        assert (row.position, row.stored, row.wrote_nothing) == (0, False, not (here and there))
 
 
 async def test_what_a_dead_owner_left_open_ends_by_fencing_before_it_is_waited_for(rig: FlowRig) -> None:
