@@ -25,12 +25,12 @@ def files() -> dict[str, str]:
 
 
 def page(runbook: str) -> str:
-    """Of the live page, with an anchor for each alert. Of a link to another page, its words stay.
+    """Of the live page, with an anchor for each alert. A link to another page, which is not served, names it.
 
     >>> page("# A\\n\\n## TwinlogDown\\n\\n- **Do.** Ask\\n  `a > b`.\\n").splitlines()[-5]
     '<h2 id="twinlogdown">TwinlogDown</h2>'
-    >>> _inline("**Do.** Ask `a`, [c](#d), [e](f.md).")
-    '<b>Do.</b> Ask <code>a</code>, <a href="#d">c</a>, e.'
+    >>> _inline("**Do.** Ask `a`, *b*, [c](#d), [e](f.md#g).")
+    '<b>Do.</b> Ask <code>a</code>, <i>b</i>, <a href="#d">c</a>, e (docs/f.md#g).'
     """
     title, *sections = re.split(r"^#+ ", runbook, flags=re.MULTILINE)[1:]
     lines = [f"<h1>{title.splitlines()[0]}</h1>"]
@@ -44,8 +44,9 @@ def page(runbook: str) -> str:
 
 def _inline(text: str) -> str:
     text = re.sub(r"\[([^]]+)\]\((#\w+)\)", r'<a href="\2">\1</a>', text)
-    text = re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text)
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text))
+    text = re.sub(r"\[([^]]+)\]\(([^)]+)\)", r"\1 (docs/\2)", text)
+    text = re.sub(r"(?<!\*)\*([\w ]+)\*(?!\*)", r"<i>\1</i>", re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", text))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
 
 
 _HEAD = """<!doctype html>
