@@ -259,7 +259,7 @@ def promtool() -> str:
 
 def test_the_files_are_generated_from_the_code() -> None:
     for name, text in files().items():
-        assert (PROJECT / "deploy" / name).read_text() == text, "run: python -m deploy.observability"
+        assert (PROJECT / "deploy" / name).read_text() == text, ".venv/bin/python -m deploy.observability"
 
 
 def test_every_alert_has_a_scenario_of_its_own() -> None:

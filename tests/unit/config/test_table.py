@@ -52,7 +52,9 @@ def test_a_page_that_a_key_refers_to_exists() -> None:
 
 def test_the_page_is_generated_from_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == renewed(page, docs.tables()), "run: python -m twinlog.config.docs docs/configuration.md"
+    assert page == renewed(page, docs.tables()), (
+        ".venv/bin/python -m twinlog.config.docs docs/configuration.md"
+    )
 
 
 class Asked(dict[str, str]):

@@ -91,7 +91,7 @@ def of_the_api() -> Iterator[str]:
 
 def test_the_page_is_the_tables() -> None:
     page = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
-    assert page == renewed(page, tables()), "run: python -m twinlog.reasons.page docs/reasons.md"
+    assert page == renewed(page, tables()), ".venv/bin/python -m twinlog.reasons.page docs/reasons.md"
 
 
 def test_every_reason_of_the_code_is_in_a_table_and_no_other() -> None:

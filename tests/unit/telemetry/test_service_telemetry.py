@@ -320,7 +320,9 @@ def test_each_metric_is_measured() -> None:
 
 def test_the_page_is_generated_from_the_table() -> None:
     page = METRICS_PAGE.read_text()
-    assert page == renewed(page, tables()), "run: python -m twinlog.telemetry.metrics_page docs/metrics.md"
+    assert page == renewed(page, tables()), (
+        ".venv/bin/python -m twinlog.telemetry.metrics_page docs/metrics.md"
+    )
 
 
 def test_no_code_names_a_metric_outside_the_table() -> None:
