@@ -20,8 +20,6 @@ from twinlog.local.port_lease import PortLease
 from twinlog.local.spec import ClusterSpec, FarListener
 from twinlog.testing.brokers import start_clusters, stop_clusters
 
-Game = Callable[[Sequence[BlockingCluster], Path], Coroutine[Any, Any, "Outcome"]]
-
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:

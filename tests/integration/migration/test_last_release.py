@@ -29,7 +29,6 @@ pytestmark = pytest.mark.broker
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 STATES = sorted(GOLDEN.glob("state-*.tar.xz"))
-COMMAND_SECONDS = 120
 AGELESS = {
     "offsets.retention.minutes": "2147483647",
     "log.retention.ms": "-1",

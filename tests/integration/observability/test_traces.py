@@ -24,7 +24,6 @@ EXPORT = dict.fromkeys(
     ("OTEL_BSP_SCHEDULE_DELAY", "OTEL_BLRP_SCHEDULE_DELAY", "OTEL_METRIC_EXPORT_INTERVAL"), "200"
 )
 RECORDS = 10
-MORE = 5
 
 
 async def make_and_fill(pair: KafkaPair, *topics: str) -> None:

@@ -11,7 +11,6 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.structs import ConsumerRecord
 
-from twinlog.api.common.v1 import types_pb2
 from twinlog.batches import TargetTopicLimits
 from twinlog.clock import SystemClock
 from twinlog.config import load
@@ -46,10 +45,6 @@ from twinlog_source.task.copier import Copier
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes], ...], int]
 """Key, value, headers, timestamp."""
-
-
-def named(partition: TopicPartition) -> types_pb2.TopicPartition:
-    return types_pb2.TopicPartition(topic=partition.topic, partition=partition.partition)
 
 
 @dataclass(slots=True, kw_only=True)

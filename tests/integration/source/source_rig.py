@@ -23,8 +23,6 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.brokers import eventually, make_topics, unique_name
 from twinlog.testing.service_process import CALL_SECONDS, ServiceProcess, run_service
 
-CODECS = (None, "gzip", "snappy", "lz4", "zstd")
-
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 """Timestamp, key, value, headers: what must be identical on both sides."""
 

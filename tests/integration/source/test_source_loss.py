@@ -188,17 +188,6 @@ async def transaction(rig: Rig, cluster: BlockingCluster, topic: str, *, abort: 
     )
 
 
-async def pause(rig: Rig, service: ServiceProcess, topic: str, *, paused: bool) -> None:
-    stub, scope = SourceServiceStub(service.channel), pb.Scope(flow=rig.flow, source_topic=topic)
-    if paused:
-        await stub.PauseReplication(pb.PauseReplicationRequest(scope=scope, by="test"), timeout=CALL_SECONDS)
-        await states_are(rig, service, {topic: ("PAUSED", "PAUSED_BY_OPERATOR")})
-    else:
-        await stub.ResumeReplication(
-            pb.ResumeReplicationRequest(scope=scope, by="test"), timeout=CALL_SECONDS
-        )
-
-
 async def test_what_was_lost_while_the_service_was_down_is_found_at_its_start(
     rig: Rig, kafka_pair: KafkaPair, tmp_path: Path
 ) -> None:

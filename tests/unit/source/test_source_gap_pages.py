@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import pytest
-from opentelemetry.metrics import NoOpMeterProvider
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import source_service_pb2 as pb2
@@ -27,7 +26,6 @@ from unit.source.flow_rig import FlowRig
 
 A_TO_B = Flow("A", "B")
 NOBODY = cast("Context", None)
-METER = NoOpMeterProvider().get_meter("test")
 
 
 @dataclass
