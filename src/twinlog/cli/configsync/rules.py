@@ -1,5 +1,6 @@
 """`twinlog rules`: show and change the rules of a flow while it runs."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,7 +12,7 @@ from twinlog.api.checkpoint.v1.checkpoint_service_pb2 import ListGroupsRequest
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call, Services, command
-from twinlog.cli.common.failures import note, require_terminal
+from twinlog.cli.common.failures import note
 from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
 from twinlog.cli.common.names import MOST_OFFSET, counted, flow_name, parse_flow, who
 from twinlog.cli.common.options import argument, group, option, together
@@ -38,7 +39,7 @@ VersionOption = Annotated[
         "--version N", "Change nothing if the rules have another version meanwhile.", min=0, max=MOST_OFFSET
     ),
 ]
-YesOption = Annotated[bool, option("--yes -y", "Do not ask where the change stops topics or groups.")]
+YesOption = Annotated[bool, option("--yes -y", "Do not ask, on a terminal, where a change stops something.")]
 DryRunOption = Annotated[bool, option("--dry-run", "Only check; change nothing.")]
 
 _GROUPS, _NO_GROUPS = "groups", "groups.exclude"
@@ -179,9 +180,10 @@ def _change(
     if not dry_run:
         if stops and not yes:
             note(stops)
-            require_terminal()
-            typer.confirm("Change the rule?", abort=True, err=True)
-            request.expected_version = before.version
+            # A script goes on: the answer names what stopped, and the command that undoes it.
+            if sys.stdin.isatty():
+                typer.confirm("Change the rule?", abort=True, err=True)
+                request.expected_version = before.version
         request.dry_run = False
         answer = call.ask(lambda at: at.configsync.UpdateRules(request))
     rules = answer.rules
