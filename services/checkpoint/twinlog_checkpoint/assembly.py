@@ -189,7 +189,6 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
         ),
         duty=parts.duty,
         clock=around.clock,
-        stop=around.stop,
         lock=parts.moving,
     )
 

@@ -186,7 +186,7 @@ async def test_a_run_ends_with_the_service(rig: MoveRig) -> None:
     rig.logs.produce(40)
     service = CheckpointServiceRig(rig.fakes, rig.parts)
     for runner in (service.moves.failover, service.moves.failback):
-        runner.stop = service.stop
+        runner.planner.stop = service.stop
     hosting = Hosted(rig=rig, servicer=service.servicer)
     async with service.hosting():
         await hosting.start_and_hang_up()

@@ -9,6 +9,7 @@ from twinlog.clock import Clock
 from twinlog.model import ClusterAlias
 from twinlog.moves.record import Certainty, Home, MoveKind, Moves, MoveState, Run, Step
 from twinlog_checkpoint.moves.planning.outcome import (
+    finished_with,
     lacking,
     left_at,
     skipped,
@@ -61,16 +62,14 @@ def committing(moves: Moves, groups: Collection[str]) -> Moves:
 
 def finished(
     moves: Moves,
-    newly: Collection[str],
     partitions: Sequence[MovePartition],
     options: MoveOptions,
     *,
     all_listed: bool,
     now_ms: int,
 ) -> Moves:
-    """Mark the run as done; it has finished the groups `newly`. `all_listed`: otherwise there may be groups
-    that it did not see."""
-    run = run_of(moves)
+    """Mark the run as done. `all_listed`: otherwise there may be groups that it did not see."""
+    run, newly = run_of(moves), finished_with(partitions, accepted=options.accept_loss)
     seen = {entry.group for entry in partitions}
     behind = _left_behind(partitions, options)
     homes = dict(moves.homes)
@@ -97,7 +96,7 @@ def finished(
             homes[group] = replace(home, certainty=Certainty.BEGUN)
     was_for_all = all_listed and not run.groups
     if run.any_group and was_for_all:
-        for group in seen - set(newly) - works_on_source:
+        for group in seen - newly - works_on_source:
             known = homes.get(group, Home(where=moves.flow.source, run=run.run_id))
             homes[group] = replace(known, certainty=Certainty.BEGUN)
     done = with_run(

@@ -8,7 +8,7 @@ Invariants:
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -25,12 +25,12 @@ from twinlog.write_blocks import fence_of, holder_of
 from twinlog_checkpoint.flow.parts import LeaseGuard
 from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.group_places import Placed
-from twinlog_checkpoint.moves.planning.outcome import finished_with, left_behind, not_now
-from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
+from twinlog_checkpoint.moves.planning.outcome import left_behind, not_now
+from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePlan
 from twinlog_checkpoint.moves.planning.planner import NOTHING_DUE, Due, MovePlanner, at_last, groups_told
 from twinlog_checkpoint.moves.routes.route import Route
-from twinlog_checkpoint.moves.running.arrival import Arrival, Arrived
-from twinlog_checkpoint.moves.running.departure import Departed, Departure
+from twinlog_checkpoint.moves.running.arrival import arrive
+from twinlog_checkpoint.moves.running.departure import leave
 from twinlog_checkpoint.moves.running.run_record import (
     Aborted,
     MoveEvent,
@@ -39,13 +39,12 @@ from twinlog_checkpoint.moves.running.run_record import (
     StepState,
     after,
     begun,
-    finished,
     given_up,
     is_whole,
     run_of,
-    step_event,
     with_run,
 )
+from twinlog_checkpoint.moves.running.run_state import RunState
 from twinlog_checkpoint.moves.write_block import release_fences
 
 # Reads the recorded moves before a move begins: the flow's last one, and the last one of the reverse flow.
@@ -145,7 +144,6 @@ class MoveRunner:
     duty: LeaseGuard
     """Tells whether this process owns the flow; it writes only then."""
     clock: Clock
-    stop: asyncio.Event
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Shared by both directions of a flow."""
     drain_look_seconds: float = 1.0
@@ -164,35 +162,38 @@ class MoveRunner:
             raise _in_progress(f"a {self.planner.route.kind} of {self.planner.route.flow} is running")
         async with self.lock:
             last = await self.recorded()
-            done_with = await self.planner.places.finished_with(last, options)
-            moves = begun(
-                last,
-                self.planner.route.kind,
-                options,
-                run_id=uuid.uuid4().hex[:12],
-                now_ms=self.clock.now_ms(),
+            kind, flow = self.planner.route.kind, self.planner.route.flow
+            now_ms = self.clock.now_ms()
+            run = RunState(
+                planner=self.planner,
+                duty=self.duty,
+                clock=self.clock,
+                record=self._store,
+                options=options,
+                before=last,
+                done_with=await self.planner.places.finished_with(last, options),
+                moves=begun(last, kind, options, run_id=uuid.uuid4().hex[:12], now_ms=now_ms),
             )
-            run = run_of(moves)
+            run_id = run.recorded.run_id
             _log.info(
                 "move_started",
-                kind=run.kind,
-                flow=str(self.planner.route.flow),
-                run_id=run.run_id,
+                kind=kind,
+                flow=str(flow),
+                run_id=run_id,
                 by=options.by,
                 groups=list(options.groups),
                 fence=options.fence,
                 accept_loss=options.accept_loss,
                 grant_write=options.grant_write,
-                resumed=last.run is not None and run.run_id == last.run.run_id,
+                resumed=last.run is not None and run_id == last.run.run_id,
             )
-            flow = self.planner.route.flow
             attributes = {
                 **flow_attributes(flow.source, flow.target),
-                "twinlog.move.kind": str(run.kind),
-                "twinlog.move.run": run.run_id,
+                "twinlog.move.kind": str(kind),
+                "twinlog.move.run": run_id,
             }
             with detached_span("move", attributes):
-                async for event in self._steps(moves, options, last, done_with):
+                async for event in self._steps(run):
                     yield event
 
     async def plan(self, options: MoveOptions) -> MovePlan:
@@ -280,145 +281,94 @@ class MoveRunner:
             unfenced = sorted(fence.resource_name for fence in lifted.difference(kept))
             return Aborted(before=moves, after=over, unfenced_topics=unfenced)
 
-    async def _steps(
-        self, moves: Moves, options: MoveOptions, last: Moves, done_with: Collection[str]
-    ) -> AsyncGenerator[MoveEvent, None]:
-        """`done_with`: the groups that earlier runs have moved. They stay as they are, wherever their
-        consumers or their operator have put them since."""
-        run, before = run_of(moves), last.run
-        goes_on = before is not None and before.run_id == run.run_id
-        # A repeated run checks again what the earlier run finished, and records itself only if there is
-        # something to do.
-        again = before is not None and not goes_on and before.kind is run.kind and not before.aborted
+    async def _steps(self, run: RunState) -> AsyncGenerator[MoveEvent, None]:
+        last, options = run.before.run, run.options
         looking = "reading both clusters"
-        if goes_on:
-            did = ", ".join(step.lower() for step in run.done)
-            looking = f"continuing run {run.run_id}; already done: {did}"
-        yield step_event(self.clock, Step.CHECK, StepState.STARTED, looking)
-        plan: MovePlan | None = None
+        if last is not None and last.run_id == run.recorded.run_id:
+            did = ", ".join(step.lower() for step in run.recorded.done)
+            looking = f"continuing run {last.run_id}; already done: {did}"
+        yield run.event(Step.CHECK, StepState.STARTED, looking)
         due = await failback_due(self.reverse_journal, self.planner)
-        async with aclosing(self.planner.look(options, last, without=done_with, due=due)) as told:
+        look = self.planner.look(options, run.before, without=run.done_with, due=due)
+        async with aclosing(look) as told:
             async for each in told:
                 if isinstance(each, MovePlan):
-                    plan = each
+                    run.plan = each
                 else:
-                    yield step_event(self.clock, Step.CHECK, StepState.PROGRESS, each)
-        assert plan is not None, "a look ends with a plan"
-        if plan.blockers:
-            raise _blocked(plan)
-        moves = after(moves, Step.CHECK)
-        if not again:
-            await self._store(moves)
-        yield step_event(
-            self.clock, Step.CHECK, StepState.DONE, f"offsets to translate: {len(plan.partitions)}"
-        )
-        departed = Departed(moves=moves, fenced=False, drained=False)
-        async for entry in self._leave(plan, moves, options, recorded=not again):
-            if isinstance(entry, Departed):
-                departed = entry
-            else:
-                yield entry
-        moves = departed.moves
-        yield step_event(self.clock, Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
+                    yield run.event(Step.CHECK, StepState.PROGRESS, each)
+        if run.plan.blockers:
+            raise _blocked(run.plan)
+        run.moves = after(run.moves, Step.CHECK)
+        if not run.is_repeated:
+            await run.store(run.moves)
+        count = len(run.plan.partitions)
+        yield run.event(Step.CHECK, StepState.DONE, f"offsets to translate: {count}")
+        async for event in self._leave(run):
+            yield event
+        yield run.event(Step.TRANSLATE, StepState.STARTED, "reading the groups' current offsets")
         placed = await self.planner.places.partitions(
-            options, from_reachable=plan.from_reachable, without=done_with, moves=last
+            options, from_reachable=run.plan.from_reachable, without=run.done_with, moves=run.before
         )
-        partitions = placed.partitions
-        self._check_again(plan, placed, options, stays=not again or departed.fenced)
-        yield step_event(self.clock, Step.TRANSLATE, StepState.DONE, f"offsets translated: {len(partitions)}")
-        newly = finished_with(partitions, accepted=options.accept_loss)
-        all_listed = not placed.unlisted
-        over = finished(moves, newly, partitions, options, all_listed=all_listed, now_ms=self.clock.now_ms())
-        granted = run.kind is MoveKind.FAILBACK and moves.grants
-        undoes = is_whole(over) and (moves.fenced(plan.to_alias) or granted)
-        if again and not (departed.fenced or partitions or undoes or plan.write_grants):
+        run.partitions, run.all_listed = placed.partitions, not placed.unlisted
+        self._check_again(run, placed)
+        count = len(run.partitions)
+        yield run.event(Step.TRANSLATE, StepState.DONE, f"offsets translated: {count}")
+        over = run.finished()
+        granted = run.recorded.kind is MoveKind.FAILBACK and run.moves.grants
+        undoes = is_whole(over) and (run.moves.fenced(run.plan.to_alias) or granted)
+        is_due = not run.is_repeated or run.fenced or run.partitions or undoes or run.plan.write_grants
+        if is_due:
+            if run.is_repeated and not run.fenced:
+                await run.store(run.moves)
+            async for event in arrive(run):
+                yield event
+        else:
             result = run_of(over)
-            kept = with_run(replace(over, run=before), on_target=result.on_target, any_group=result.any_group)
-            await self._store(kept)
-            report = await self._report(kept, plan, partitions, options, departed, already_done=True)
-            await self._note_left_behind(kept, report)
-            yield report
-            return
-        if again and not departed.fenced:
-            await self._store(moves)
-        arrival = self._arrival.arrive(moves, plan, partitions, options, all_listed=all_listed)
-        async for arrived in arrival:
-            if isinstance(arrived, Arrived):
-                report = await self._report(
-                    arrived.moves, plan, arrived.partitions, options, departed, already_done=False
-                )
-                await self._note_left_behind(arrived.moves, report)
-                yield report
-            else:
-                yield arrived
+            kept = replace(over, run=last)
+            await run.store(with_run(kept, on_target=result.on_target, any_group=result.any_group))
+        report = await self._report(run, already_done=not is_due)
+        # `status` shows the same as the run itself, also after a restart.
+        await run.store(with_run(run.moves, left_behind=tuple(report.left_behind)))
+        yield report
 
-    def _check_again(self, plan: MovePlan, placed: Placed, options: MoveOptions, *, stays: bool) -> None:
-        """Brokers may have been lost since the plan: nothing is committed yet. `stays`: the run has recorded
-        something. Raises StateError (MOVE_BLOCKED)."""
+    def _check_again(self, run: RunState, placed: Placed) -> None:
+        """Brokers may have been lost since the plan: nothing is committed yet. Raises StateError
+        (MOVE_BLOCKED)."""
         lost, accepted = groups_told(placed, self.planner.route)
-        if not options.accept_loss:
+        if not run.options.accept_loss:
             lost = lost + accepted or not_now(placed.partitions)
         if lost:
-            raise _blocked(replace(plan, blockers=[*lost, _stays(plan)] if stays else lost))
+            stays = [] if run.is_repeated and not run.fenced else [_stays(run.plan)]
+            raise _blocked(replace(run.plan, blockers=lost + stays))
 
-    async def _leave(
-        self, plan: MovePlan, moves: Moves, options: MoveOptions, *, recorded: bool
-    ) -> AsyncGenerator[StepEvent | Departed, None]:
-        if plan.from_reachable:
-            async for entry in self._departure.leave(moves, options, recorded=recorded):
-                yield entry
+    async def _leave(self, run: RunState) -> AsyncGenerator[StepEvent, None]:
+        if run.plan.from_reachable:
+            async for event in leave(run, look_seconds=self.drain_look_seconds):
+                yield event
             return
         for step in (Step.FENCE, Step.FINAL_OFFSETS, Step.DRAIN):
-            yield step_event(self.clock, step, StepState.SKIPPED, f"{plan.from_alias} does not answer")
-
-    async def _note_left_behind(self, moves: Moves, report: MoveReport) -> None:
-        """Store the result, so that `status` shows the same as the run itself, also after a restart."""
-        await self._store(with_run(moves, left_behind=tuple(report.left_behind)))
+            yield run.event(step, StepState.SKIPPED, f"{run.plan.from_alias} does not answer")
 
     async def _store(self, moves: Moves) -> None:
         await self.duty.hold(lambda: self.journal.store(moves))
 
-    @property
-    def _arrival(self) -> Arrival:
-        return Arrival(planner=self.planner, store=self._store, duty=self.duty, clock=self.clock)
-
-    @property
-    def _departure(self) -> Departure:
-        return Departure(
-            planner=self.planner,
-            store=self._store,
-            duty=self.duty,
-            clock=self.clock,
-            stop=self.stop,
-            look_seconds=self.drain_look_seconds,
-        )
-
-    async def _report(
-        self,
-        moves: Moves,
-        plan: MovePlan,
-        partitions: Sequence[MovePartition],
-        options: MoveOptions,
-        departed: Departed,
-        *,
-        already_done: bool,
-    ) -> MoveReport:
-        """Of the `partitions` as they were carried out. Raises KafkaError."""
-        fenced = sorted(moves.fences.get(plan.from_alias, ()))
-        plan = await self.planner.done(replace(plan, fenced_topics=fenced), partitions, departed.finals)
+    async def _report(self, run: RunState, *, already_done: bool) -> MoveReport:
+        """Raises KafkaError."""
+        fenced = sorted(run.moves.fences.get(run.plan.from_alias, ()))
+        plan = await self.planner.done(replace(run.plan, fenced_topics=fenced), run.partitions, run.finals)
         return MoveReport(
-            run_id=run_of(moves).run_id,
+            run_id=run.recorded.run_id,
             already_done=already_done,
-            started_ms=run_of(moves).started_ms,
-            finished_ms=run_of(moves).finished_ms or self.clock.now_ms(),
+            started_ms=run.recorded.started_ms,
+            finished_ms=run.recorded.finished_ms or self.clock.now_ms(),
             plan=plan,
             left_behind=left_behind(
                 plan.partitions,
                 plan.backlog,
-                drained=departed.drained,
-                accepted=options.accept_loss,
-                still_written=departed.still_written,
-                unfenced_topics=departed.unfenced_topics,
+                drained=run.drained,
+                accepted=run.options.accept_loss,
+                still_written=run.still_written,
+                unfenced_topics=run.unfenced_topics,
             ),
         )
 
