@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import structlog
@@ -22,6 +23,11 @@ _log = structlog.stdlib.get_logger(__name__)
 
 MOST_SERIES = 1_000_000
 """Of an instrument: Kafka clusters have fewer partitions."""
+
+
+SCRAPE_SECONDS = 60.0
+"""How long a scrape may take. The SDK gives up after 10 s, which 100,000 partitions need on a busy machine; a
+scraper has a patience of its own."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +81,8 @@ def open_telemetry(
     resource = resource_of(service, version, **{"service.instance.id": instance_id})
     otlp = open_otlp(signals, resource=resource)
     readers = [] if listen is None else [PrometheusMetricReader(registry=registry)]
+    for reader in readers:
+        reader._collector._callback = partial(reader.collect, timeout_millis=SCRAPE_SECONDS * 1000)  # type: ignore[assignment]
     try:
         provider = MeterProvider(
             resource=resource,

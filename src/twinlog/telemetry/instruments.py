@@ -1,6 +1,7 @@
 """Records a metric with the instrument of its kind."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from opentelemetry.metrics import (
@@ -51,22 +52,25 @@ def observe_each(
     rows: Callable[[], Iterable[tuple[Mapping[str, str], Row]]],
     figures: Mapping[MetricSpec, Callable[[Row], Figures]],
 ) -> None:
-    """Register a gauge for each of these, with one callback for all rows; a row comes with its attributes.
-    Called as those of `gauge`."""
+    """Register a gauge for each of these, at least two; a row comes with its attributes. `rows` is
+    called once a scrape, as those of `gauge`."""
 
-    def publish(spec: MetricSpec, figures_of: Callable[[Row], Figures]) -> None:
-        gauge(
-            meter,
-            spec,
-            lambda: [
-                Observation(value, {**common, **own})
-                for common, row in rows()
-                for value, own in figures_of(row)
-            ],
-        )
+    seen: list[tuple[Mapping[str, str], Row]] = []
+    first, *_, last = specs = [*figures]
 
-    for spec, figures_of in figures.items():
-        publish(spec, figures_of)
+    def observe(spec: MetricSpec) -> list[Observation]:
+        # The SDK asks in this order, for one reader after the other.
+        if spec is first:
+            seen[:] = rows()
+        found = [
+            Observation(value, {**common, **own}) for common, row in seen for value, own in figures[spec](row)
+        ]
+        if spec is last:
+            seen.clear()
+        return found
+
+    for spec in specs:
+        gauge(meter, spec, partial(observe, spec))
 
 
 def observed_sum(meter: Meter, spec: MetricSpec, observe: Callable[[], Iterable[Observation]]) -> None:

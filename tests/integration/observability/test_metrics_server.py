@@ -128,3 +128,21 @@ async def test_connections_that_say_nothing_are_bounded_and_leave_room_when_they
                 return False
 
         await eventually(has_room)
+
+
+def test_a_scrape_that_takes_longer_than_the_sdk_grants_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of 100,000 partitions on a busy machine: time passes while the gauges are read."""
+    now_ns = 10**18
+
+    def time_ns() -> int:
+        nonlocal now_ns
+        now_ns += 11 * 10**9
+        return now_ns
+
+    monkeypatch.setattr("opentelemetry.sdk.metrics._internal.measurement_consumer.time_ns", time_ns)
+    telemetry = open_telemetry(
+        service="source", version="1", instance_id="1", listen=Address.parse("127.0.0.1:0"), environment={}
+    )
+    with telemetry:
+        telemetry.meter.create_observable_gauge("one", [lambda _: [Observation(1)]])
+        assert answer(telemetry.port) == 200

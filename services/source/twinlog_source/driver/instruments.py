@@ -8,6 +8,7 @@ partitions or reports, and delay no event loop.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from types import MappingProxyType
 from typing import Protocol
@@ -37,7 +38,14 @@ from twinlog_source.partitions.events import Copied
 from twinlog_source.partitions.latency import LatencyHistogram, LatencyWindows
 from twinlog_source.partitions.orders import PartitionState, TaskCounters
 from twinlog_source.partitions.rows import PartitionRow
-from twinlog_source.partitions.standing import QUOTA_SECONDS, STANDS, FlowFacts, lag_of, standing_of
+from twinlog_source.partitions.standing import (
+    QUOTA_SECONDS,
+    STANDS,
+    FlowFacts,
+    PartitionStanding,
+    lag_of,
+    standing_of,
+)
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.reasons import HELD
 
@@ -65,7 +73,7 @@ class FlowGauges:
 
     def lags(self, facts: FlowFacts) -> Figures:
         """Offsets of each partition that are not copied yet; unknown ones are absent."""
-        return [(lag, _at(row)) for row in self._rows() if (lag := lag_of(row, facts)) is not None]
+        return [(lag, _at(row)) for row in self.rows() if (lag := lag_of(row, facts)) is not None]
 
     def verified_until(self) -> Figures:
         return [(proof.proven_until, _at(row)) for row, proof in self._proofs()]
@@ -90,42 +98,41 @@ class FlowGauges:
 
     def _proofs(self) -> list[tuple[PartitionRow, ProofStanding]]:
         proofs = self.table.proofs
-        return [(row, proofs[row.partition]) for row in self._rows() if row.partition in proofs]
+        return [(row, proofs[row.partition]) for row in self.rows() if row.partition in proofs]
 
-    def lag_times(self, facts: FlowFacts) -> Figures:
+    def lag_times(self, seen: "Seen") -> Figures:
         """Age of the oldest record of each partition that is not copied yet; absent where unknown."""
         return [
-            (seconds, _at(row))
-            for row in self._rows()
-            if (seconds := standing_of(row, facts).lag_seconds) is not None
+            (standing.lag_seconds, _at(row))
+            for row, standing in seen.standings
+            if standing.lag_seconds is not None
         ]
 
-    def overdue(self, facts: FlowFacts) -> Figures:
+    def overdue(self, seen: "Seen") -> Figures:
         """The age of the oldest record that nobody holds back."""
         ages = []
-        for row in self._rows():
-            standing = standing_of(row, facts)
+        for _, standing in seen.standings:
             is_held = standing.state == PartitionState.PAUSED or standing.reason in HELD
             if standing.lag_seconds is not None:
-                ages.append(0.0 if is_held else max(0.0, standing.lag_seconds - facts.delay_seconds))
+                ages.append(0.0 if is_held else max(0.0, standing.lag_seconds - seen.facts.delay_seconds))
         return [(max(ages), {})] if ages else []
 
     def throttles(self) -> Figures:
         """The limits in force."""
-        targets = {row.partition.topic: row.target_topic for row in self._rows()}
+        targets = {row.partition.topic: row.target_topic for row in self.rows()}
         return [
             (limit.bytes_per_second, {} if topic is None else {DESTINATION: targets.get(topic, topic)})
             for topic, limit in list(self.control.throttles.items())
         ]
 
-    def states(self, facts: FlowFacts) -> Figures:
+    def states(self, seen: "Seen") -> Figures:
         """Partitions by state."""
-        counts = Counter(str(standing_of(row, facts).state) for row in self._rows())
+        counts = Counter(str(standing.state) for _, standing in seen.standings)
         return [(count, {"twinlog.state": name}) for name, count in counts.items()]
 
     def open_losses(self, facts: FlowFacts) -> Figures:
         """Lost offsets that nobody has acknowledged, as the owner knows them."""
-        targets = {row.partition.topic: row.target_topic for row in self._rows()}
+        targets = {row.partition.topic: row.target_topic for row in self.rows()}
         counts: Counter[tuple[str, str]] = Counter()
         for gap in list(self.gaps.values()) if facts.is_owned else ():
             if gap.is_loss and not gap.acknowledged_by:
@@ -138,7 +145,7 @@ class FlowGauges:
     def open_foreign(self, facts: FlowFacts) -> Figures:
         """Foreign records that nobody has acknowledged, as the owner knows them."""
         counts: Counter[str] = Counter()
-        for row in self._rows() if facts.is_owned else ():
+        for row in self.rows() if facts.is_owned else ():
             if row.foreign_records:
                 counts[row.target_topic] += row.foreign_records
         return [(count, {DESTINATION: topic}) for topic, count in counts.items()]
@@ -146,28 +153,27 @@ class FlowGauges:
     def source_ends(self) -> Figures:
         """The last known log ends of each topic; topics of heartbeats are left out."""
         ends: Counter[str] = Counter()
-        for row in self._rows():
+        for row in self.rows():
             if row.end is not None and not row.is_heartbeats:
                 ends[row.target_topic] += row.end
         return [(end, {DESTINATION: topic}) for topic, end in ends.items()]
 
-    def behind(self, facts: FlowFacts) -> Figures:
+    def behind(self, seen: "Seen") -> Figures:
         """Partitions with records to copy, by state and reason."""
         counts: Counter[tuple[str, str]] = Counter()
-        for row in self._rows():
+        for row, standing in seen.standings:
             if row.last_known_lag and not row.is_heartbeats:
-                standing = standing_of(row, facts)
                 counts[standing.state, standing.reason] += 1
         return [
             (count, {"twinlog.state": state, ERROR_TYPE: reason}) for (state, reason), count in counts.items()
         ]
 
-    def stalled(self, facts: FlowFacts) -> Figures:
+    def stalled(self, seen: "Seen") -> Figures:
         """The partitions that have made no progress for the longest time, with the reason."""
         found = [
-            (facts.now - since if (since := standing.stalled_since) is not None else 0.0, row, standing)
-            for row in self._rows()
-            if (standing := standing_of(row, facts)).state in STANDS
+            (seen.facts.now - since if (since := standing.stalled_since) is not None else 0.0, row, standing)
+            for row, standing in seen.standings
+            if standing.state in STANDS
         ]
         found.sort(key=lambda each: (-each[0], each[1].partition))
         return [
@@ -186,7 +192,7 @@ class FlowGauges:
     def rates(self, rate: Callable[[PartitionRow], Callable[[float], float]]) -> Figures:
         now = self.clock.monotonic()
         by_topic: Counter[str] = Counter()
-        for row in self._rows():
+        for row in self.rows():
             by_topic[row.target_topic] += rate(row)(now)  # type: ignore[assignment]
         return [(per_second, {DESTINATION: topic}) for topic, per_second in by_topic.items()]
 
@@ -200,7 +206,7 @@ class FlowGauges:
         self.publish()
         return self.rates(lambda row: row.records.shown)
 
-    def _rows(self) -> list[PartitionRow]:
+    def rows(self) -> list[PartitionRow]:
         return list(self.table.rows.values())
 
 
@@ -221,25 +227,44 @@ class ObservedFlow(Protocol):
     def slot_lags(self) -> Sequence[int]: ...
 
 
-_GAUGES: Mapping[MetricSpec, Callable[[ObservedFlow], Figures]] = {
+@dataclass(frozen=True)
+class Seen:
+    """A flow in one scrape: all of its gauges show the same moment."""
+
+    flow: ObservedFlow
+
+    @property
+    def gauges(self) -> FlowGauges:
+        return self.flow.gauges
+
+    @cached_property
+    def facts(self) -> FlowFacts:
+        return self.flow.facts()
+
+    @cached_property
+    def standings(self) -> Sequence[tuple[PartitionRow, PartitionStanding]]:
+        return [(row, standing_of(row, self.facts)) for row in self.gauges.rows()]
+
+
+_GAUGES: Mapping[MetricSpec, Callable[[Seen], Figures]] = {
     metrics.REPLICATION_RECORDS_RATE: lambda of: of.gauges.record_rates(),
     metrics.REPLICATION_IO_RATE: lambda of: of.gauges.rates(lambda row: row.bytes.shown),
-    metrics.REPLICATION_LAG: lambda of: of.gauges.lags(of.facts()),
-    metrics.REPLICATION_LAG_TIME: lambda of: of.gauges.lag_times(of.facts()),
-    metrics.REPLICATION_OVERDUE: lambda of: of.gauges.overdue(of.facts()),
+    metrics.REPLICATION_LAG: lambda of: of.gauges.lags(of.facts),
+    metrics.REPLICATION_LAG_TIME: lambda of: of.gauges.lag_times(of),
+    metrics.REPLICATION_OVERDUE: lambda of: of.gauges.overdue(of),
     VERIFIED_UNTIL: lambda of: of.gauges.verified_until(),
     VERIFIED_AGE: lambda of: of.gauges.verified_ages(),
     VERIFIED_DIFFERENCES: lambda of: of.gauges.verified_differences(),
     metrics.REPLICATION_THROTTLE: lambda of: of.gauges.throttles(),
-    metrics.REPLICATION_PARTITIONS: lambda of: of.gauges.states(of.facts()),
-    metrics.REPLICATION_GAPS: lambda of: of.gauges.open_losses(of.facts()),
-    metrics.REPLICATION_FOREIGN_OPEN: lambda of: of.gauges.open_foreign(of.facts()),
+    metrics.REPLICATION_PARTITIONS: lambda of: of.gauges.states(of),
+    metrics.REPLICATION_GAPS: lambda of: of.gauges.open_losses(of.facts),
+    metrics.REPLICATION_FOREIGN_OPEN: lambda of: of.gauges.open_foreign(of.facts),
     metrics.REPLICATION_SOURCE_END: lambda of: of.gauges.source_ends(),
-    metrics.REPLICATION_BEHIND: lambda of: of.gauges.behind(of.facts()),
-    metrics.REPLICATION_STALLED: lambda of: of.gauges.stalled(of.facts()),
-    metrics.REPLICATION_THROTTLED: lambda of: of.gauges.throttled(of.facts()),
-    metrics.DESIRED_WORKERS: lambda of: [(of.workers_wanted(), {})],
-    metrics.SLOT_LAG: lambda of: [(lag, {SLOT: str(slot)}) for slot, lag in enumerate(of.slot_lags())],
+    metrics.REPLICATION_BEHIND: lambda of: of.gauges.behind(of),
+    metrics.REPLICATION_STALLED: lambda of: of.gauges.stalled(of),
+    metrics.REPLICATION_THROTTLED: lambda of: of.gauges.throttled(of.facts),
+    metrics.DESIRED_WORKERS: lambda of: [(of.flow.workers_wanted(), {})],
+    metrics.SLOT_LAG: lambda of: [(lag, {SLOT: str(slot)}) for slot, lag in enumerate(of.flow.slot_lags())],
     metrics.REPLICATION_LATENCY_MIN: lambda of: of.gauges.of_windows(of.gauges.latencies, _shortest),
     metrics.REPLICATION_LATENCY_MAX: lambda of: of.gauges.of_windows(of.gauges.latencies, _longest),
     metrics.REPLICATION_LATENCY_AVG: lambda of: of.gauges.of_windows(of.gauges.latencies, _mean),
@@ -251,7 +276,7 @@ _GAUGES: Mapping[MetricSpec, Callable[[ObservedFlow], Figures]] = {
 
 def observe_flows(meter: Meter, flows: Sequence[ObservedFlow]) -> None:
     """Publish the gauges of all flows, with one callback each for the process."""
-    instruments.observe_each(meter, lambda: [(flow.gauges.flow, flow) for flow in flows], _GAUGES)
+    instruments.observe_each(meter, lambda: [(flow.gauges.flow, Seen(flow)) for flow in flows], _GAUGES)
 
 
 def _shortest(histogram: LatencyHistogram) -> float:

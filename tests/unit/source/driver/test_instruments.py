@@ -106,14 +106,16 @@ def test_a_scrape_has_what_was_copied_before_it() -> None:
     (flow,) = source_flows(load_more("A->B.enabled = true"))
     meter = provider.get_meter("test")
     flow_instruments = FlowInstruments(meter, flow, PartitionTable(), ControlState(), FakeClock())
+    asked: list[None] = []
     observed = SimpleNamespace(
         gauges=flow_instruments.gauges,
-        facts=lambda: None,
+        facts=lambda: asked.append(None),
         workers_wanted=lambda: 3,
         slot_lags=lambda: [20, 0],
     )
     observe_flows(meter, [cast("ObservedFlow", observed)])
     assert counted(reader, "twinlog.desired.workers", "twinlog.source.cluster") == {("A",): 3}
+    assert len(asked) == 1, "all gauges show the same moment, which is computed once"
     assert counted(reader, "twinlog.slot.lag", "twinlog.slot") == {("0",): 20, ("1",): 0}
     for expected in (20, 40):
         flow_instruments.copied(report(1, 2, 10))

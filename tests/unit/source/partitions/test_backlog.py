@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from twinlog.model import TopicPartition
-from twinlog_source.driver.instruments import FlowGauges
+from twinlog_source.driver.instruments import FlowGauges, Seen
 from twinlog_source.partitions.events import Begun, EndsSeen, Reported, SourceRecreated, TopicsChosen
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, TaskReport
 from twinlog_source.partitions.standing import END_VALID_SECONDS, Backlog, FlowFacts, backlog_of, standing_of
@@ -179,7 +180,8 @@ def test_what_is_overdue_is_what_nobody_holds_back() -> None:
 
     def overdue(**facts: Any) -> list[float]:
         now = replace(FACTS, now=20.0, heard_at=lambda _: None, **facts)
-        return [seconds for seconds, _ in gauges.overdue(now)]
+        flow: Any = SimpleNamespace(gauges=gauges, facts=lambda: now)
+        return [seconds for seconds, _ in gauges.overdue(Seen(flow))]
 
     assert overdue() == [20.0]
     assert overdue(delay_seconds=4.0) == [16.0]
