@@ -133,11 +133,11 @@ class MovePlan:
     from_reachable: bool
     looked: bool
     """False when offsets and logs could not be read; `partitions` and `backlog` are empty then."""
-    partitions: Sequence[MovePartition]
-    backlog: Sequence[TopicBacklog]
-    estimated_seconds: float | None
-    warnings: Sequence[str]
-    blockers: Sequence[str]
+    partitions: Sequence[MovePartition] = ()
+    backlog: Sequence[TopicBacklog] = ()
+    estimated_seconds: float | None = None
+    warnings: Sequence[str] = ()
+    blockers: Sequence[str] = ()
     fenced_topics: Sequence[str] = ()
     """Topics of `from_alias` whose writers are fenced now, or will be by this move."""
     write_grants: Sequence[AclBinding] = ()

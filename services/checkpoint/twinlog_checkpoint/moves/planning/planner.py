@@ -210,93 +210,88 @@ class MovePlanner:
             left=self._seen(self.route.from_alias),
             entered=self._seen(self.route.to_alias),
         )
-        partitions: Sequence[MovePartition] = []
-        moving: Sequence[MovePartition] = []
-        backlog: Sequence[TopicBacklog] = []
-        seconds: float | None = None
-        only_here: Sequence[str] = ()
-        ahead: Sequence[str] = ()
-        foreign: Sequence[str] = ()
-        granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         grants = WriteGrants()
+        granting = options.grant_write and self.route.kind is MoveKind.FAILOVER
         if granting and from_reachable and to_reachable:
             yield "comparing rights to write"
             grants = await self.write_grants(fences)
-        firm: Sequence[str] = ()
-        of_groups: Sequence[str] = ()
-        notes: Sequence[str] = ()
-        looked = to_reachable and not unread and self.route.blocker(from_reachable=from_reachable) is None
-        if looked:
+        firm = [*unread, *blockers, *due.blockers]
+        plan = MovePlan(
+            kind=self.route.kind,
+            flow=self.route.flow,
+            from_alias=self.route.from_alias,
+            to_alias=self.route.to_alias,
+            from_reachable=from_reachable,
+            looked=to_reachable and not unread and self.route.blocker(from_reachable=from_reachable) is None,
+            fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
+            write_grants=grants.missing,
+            not_granted=grants.left_out,
+            last=shown_move(moves),
+        )
+        of_groups: list[str] = []
+        accepted: list[str] = []
+        notes: list[str] = []
+        if plan.looked:
             yield "reading and translating the groups' offsets"
             placed = await self.asked(
                 self.places.partitions(options, from_reachable=from_reachable, moves=moves, without=without)
             )
-            firm, accepted = groups_told(placed, self.route)
-            of_groups, notes = (firm, accepted) if options.accept_loss else (firm + accepted, [])
-            came = moves.moved_to(self.route.from_alias)
-            unreadable = {each.group for each in placed.partitions if each.translation.verdict in UNREADABLE}
-            told = (options.groups or came) if from_reachable else ()
-            quiet = placed.silent.keys() | unreadable
-            homes = {each: home for each, home in came.items() if each in told and each not in quiet}
-            ends = {"from_alias": self.route.from_alias, "to_alias": self.route.to_alias}
-            notes += unlisted_offsets_told(placed.partitions, homes, **ends)
-            if (away := self.route.away) is not None:
-                copies = (await self.copy_states.of(away.flow)).partitions
-                notes += entered_foreign_told(placed.partitions, copies, to_alias=self.route.to_alias)
-            copying = self.route.home_flow
-            foreign = foreign_told(placed.foreign, copying) if copying is not None else ()
-            partitions = [
-                entry
-                for entry in placed.partitions
-                if entry.group not in unchanged
-                or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
-                or entry.translation.verdict in UNREADABLE
-            ]
-            moving = [entry for entry in partitions if entry.group not in unchanged]
-            ahead = ahead_told(moving, **ends)
-            only_here = placed.only_here
-            yield f"offsets translated: {len(partitions)}; measuring what is not copied yet"
-            backlog, seconds = await self.asked(self._backlog_and_rate(from_reachable))
-        of_places = place_blockers(moving, backlog, accepted=options.accept_loss)
-        late = waiting(moving, backlog)
-        waits = bool(late or of_groups or unread or due.blockers)
-        judged = [each.judged(alias, waits=waits) for alias, each in self._silent().items()]
-        # Accepted losses do not block: a run moves the other offsets.
-        stops = [each.words for each in judged if each.blocks and not options.accept_loss]
-        how = "--accept-loss --group" if firm else "--accept-loss"
-        offer = f", or move what can be moved without it ({how})"
-        silent = [f"{each}{'' if unread or blockers or due.blockers else offer}" for each in stops]
-        yield self._with_warnings(
-            MovePlan(
-                kind=self.route.kind,
-                flow=self.route.flow,
-                from_alias=self.route.from_alias,
-                to_alias=self.route.to_alias,
-                from_reachable=from_reachable,
-                looked=looked,
-                partitions=partitions,
-                backlog=backlog,
-                estimated_seconds=seconds,
-                warnings=(),
-                blockers=[
-                    *(*unread, *blockers, *due.blockers, *silent, *of_groups, *of_places),
-                    *(() if options.accept_loss else late),
+            of_groups, accepted = groups_told(placed, self.route)
+            notes = await self._notes(placed, moves, options.groups if from_reachable else None)
+            plan = replace(
+                plan,
+                partitions=[
+                    entry
+                    for entry in placed.partitions
+                    if entry.group not in unchanged
+                    or entry.action in (MoveAction.ALREADY_THERE, MoveAction.KEEP_AHEAD)
+                    or entry.translation.verdict in UNREADABLE
                 ],
-                fenced_topics=sorted({*scope.topics, *(fence.resource_name for fence in fences)}),
-                write_grants=grants.missing,
-                not_granted=grants.left_out,
-                only_here=only_here,
-                foreign=foreign,
-                last=shown_move(moves),
-            ),
+                only_here=placed.only_here,
+                foreign=foreign_told(placed.foreign, home) if (home := self.route.home_flow) else (),
+            )
+            yield f"offsets translated: {len(plan.partitions)}; measuring what is not copied yet"
+            backlog, seconds = await self.asked(self._backlog_and_rate(from_reachable))
+            plan = replace(plan, backlog=backlog, estimated_seconds=seconds)
+        moving = [entry for entry in plan.partitions if entry.group not in unchanged]
+        late = waiting(moving, plan.backlog)
+        # Accepted losses do not block: a run moves the other offsets.
+        allowed, losses = ([*accepted, *notes], []) if options.accept_loss else (notes, accepted)
+        waits = bool(late or of_groups or losses or unread or due.blockers)
+        judged = [each.judged(alias, waits=waits) for alias, each in self._silent().items()]
+        stops = [each.words for each in judged if each.blocks and not options.accept_loss]
+        how = "--accept-loss --group" if of_groups else "--accept-loss"
+        offer = "" if firm else f", or move what can be moved without it ({how})"
+        of_places = place_blockers(moving, plan.backlog, accepted=options.accept_loss)
+        silent = [f"{each}{offer}" for each in stops]
+        stuck = [] if options.accept_loss else late
+        yield self._with_warnings(
+            replace(plan, blockers=[*firm, *silent, *of_groups, *losses, *of_places, *stuck]),
             [
-                *ahead,
-                *notes,
+                *ahead_told(moving, from_alias=plan.from_alias, to_alias=plan.to_alias),
+                *allowed,
                 *(each.words for each in judged if each.words not in stops),
                 *(late if options.accept_loss else ()),
                 *due.notes,
             ],
         )
+
+    async def _notes(self, placed: Placed, moves: Moves, groups: Collection[str] | None) -> list[str]:
+        """`groups`: those that are asked for, all if there are none; None while the cluster that they leave
+        does not answer. Raises KafkaError."""
+        route, came = self.route, moves.moved_to(self.route.from_alias)
+        quiet = placed.silent.keys() | {
+            each.group for each in placed.partitions if each.translation.verdict in UNREADABLE
+        }
+        told = () if groups is None else groups or came
+        homes = {each: home for each, home in came.items() if each in told and each not in quiet}
+        notes = unlisted_offsets_told(
+            placed.partitions, homes, from_alias=route.from_alias, to_alias=route.to_alias
+        )
+        if (away := route.away) is not None:
+            copies = (await self.copy_states.of(away.flow)).partitions
+            notes += entered_foreign_told(placed.partitions, copies, to_alias=route.to_alias)
+        return notes
 
     async def asked(self, questions: Coroutine[Any, Any, T]) -> T:
         """The answers of those brokers that answer: the others are known, and not waited for as usual."""
