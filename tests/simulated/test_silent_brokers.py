@@ -99,7 +99,7 @@ async def test_preflight_names_the_brokers_that_do_not_answer_and_checks_what_th
     configuration = load_configuration("source", ServiceOptions(config=world.file), environment={})
     began = world.now()
     found = judge(await gather_facts(configuration, timeout_seconds=10))
-    assert world.now() - began < 40
+    assert world.now() - began < 15, "what was found silent once is not asked again"
     places = kafka.bootstrap.split(",")
     (brokers,) = [each for each in found if each.level is Severity.ERROR]
     assert (brokers.about, brokers.check) == (alias, "brokers")

@@ -6,6 +6,7 @@ failure. Closing takes at most a few seconds, whatever the brokers do.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from twinlog.errors import KafkaError, required
@@ -46,6 +47,7 @@ from twinlog.kafka.ports import (
 )
 from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.kafka.protocol.metadata import METADATA, metadata_request
+from twinlog.kafka.protocol.reach import Attempt, first_answer
 from twinlog.kafka.protocol.requests import SchemaRequest
 from twinlog.kafka.reader import KafkaLogReader, LogAdminMixin
 from twinlog.kafka.security.access import ClusterAccess
@@ -67,7 +69,7 @@ class BrokerAdminMixin(TopicAdminMixin):
 
     async def outage(self, present: Presence, whole: Mapping[int, str] = NO_BROKERS) -> Outage:
         named = present.brokers
-        silent = await self._silent(await self._silent(frozenset(named).difference((present.told_by,))))
+        silent = await self._silent(frozenset(named).difference((present.told_by,)))
         if silent >= named.keys():
             raise from_reason(UNAVAILABLE, _DOING, alias=self._wire.alias, detail="no broker answers")
         if not silent and named.keys() == whole.keys():
@@ -100,7 +102,8 @@ class BrokerAdminMixin(TopicAdminMixin):
         return {int(each.broker_id): f"{each.host}:{each.port}" for each in answer.brokers}
 
     async def _silent(self, node_ids: frozenset[int]) -> frozenset[int]:
-        """Those that do not answer within half of a call's time."""
+        """Those that do not answer within three quarters of a call's time. Each is asked twice, on two
+        connections: again after a quarter, or a failure."""
         if not node_ids:
             return node_ids
         await self._wire.make_known(node_ids, _DOING)
@@ -110,9 +113,12 @@ class BrokerAdminMixin(TopicAdminMixin):
             async with turns:
                 if self._wire.throttled_seconds(node_id, METADATA):
                     return False
+                ask = partial(self._wire.send, node_id, metadata_request(()), _DOING)
+                attempts = [Attempt(f"ask broker {node_id}", ask)] * 2
+                quarter = self._wire.timeout_seconds / 4
                 try:
-                    async with deadline(self._wire.timeout_seconds / 2, _DOING, alias=self._wire.alias):
-                        await self._wire.send(node_id, metadata_request(()), _DOING)
+                    async with deadline(3 * quarter, _DOING, alias=self._wire.alias):
+                        await first_answer(attempts, slow_seconds=quarter)
                 except KafkaError:
                     return True  # Also while a new connection is refused: this is told of all brokers then.
                 return False

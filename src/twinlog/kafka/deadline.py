@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Final
 
@@ -11,6 +11,10 @@ from twinlog.kafka.errors import TIMEOUT, from_reason
 
 _SHORT_SECONDS: Final = 6.0
 _PATIENCE: Final = ContextVar("patience", default=math.inf)
+
+
+_NOBODY: Final[Mapping[str, Collection[int]]] = {}
+_SILENT: Final = ContextVar("silent", default=_NOBODY)
 
 
 @contextlib.contextmanager
@@ -22,6 +26,22 @@ def short_patience(when: bool) -> Iterator[None]:
         yield
     finally:
         _PATIENCE.reset(token)
+
+
+@contextlib.contextmanager
+def leaving_out(silent: Mapping[str, Collection[int]]) -> Iterator[None]:
+    """The body, and the tasks that it starts, ask none of these brokers, which were found silent just now; by
+    the alias of the cluster."""
+    token = _SILENT.set(silent)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
+def is_silent(alias: str, node_id: int) -> bool:
+    """Whether a broker is left out."""
+    return node_id in _SILENT.get().get(alias, ())
 
 
 def bounded(seconds: float, *, share: float = 1.0) -> float:

@@ -9,11 +9,11 @@ from typing import Final
 
 from twinlog.config import ClientConfig, Configuration, FlowConfig, Service
 from twinlog.config.flow.filters import group_filter
-from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError
+from twinlog.errors import ConfigError, KafkaError, StateError, WireFormatError, first_of
 from twinlog.kafka.admin.compacted_topic import COMPACTED_SOON, missing_settings
 from twinlog.kafka.admin.topics import ClusterInspector
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.deadline import short_patience
+from twinlog.kafka.deadline import leaving_out, short_patience
 from twinlog.kafka.outage import Outage, of_file
 from twinlog.kafka.ports import ConfigEntry, KafkaCluster, NewTopic, OffsetSpec
 from twinlog.loops import whole_file
@@ -122,9 +122,10 @@ async def gather_facts(configuration: Configuration, *, timeout_seconds: float) 
     turns = asyncio.Semaphore(_FLOWS_AT_ONCE)
 
     async def checked(config: FlowConfig) -> CheckedFlow:
-        silent = any(clusters[end].outage for end in (config.flow.source, config.flow.target))
+        outages = {end: clusters[end].outage for end in (config.flow.source, config.flow.target)}
+        silent = {end: outage.brokers.keys() for end, outage in outages.items()}
         async with turns:
-            with short_patience(silent):
+            with short_patience(any(outages.values())), leaving_out(silent):
                 return await _flow(configuration, config, clusters, timeout_seconds)
 
     async with asyncio.TaskGroup() as group:
@@ -146,19 +147,27 @@ async def _cluster(client: ClientConfig, timeout_seconds: float) -> ClusterFacts
             cluster = await stack.enter_async_context(_open(client, timeout_seconds))
             inspector = await stack.enter_async_context(_inspect(client, timeout_seconds))
             present = await cluster.presence()
-            outage = await cluster.outage(present)
+            async with asyncio.TaskGroup() as asked:
+                outage = asked.create_task(cluster.outage(present), name="silent brokers")
+                release = asked.create_task(inspector.release(), name="release")
+                configs = asked.create_task(_broker_configs(cluster), name="configs of a broker")
+                topics = asked.create_task(cluster.list_topics(), name="names of topics")
+            missing = outage.result()
             return ClusterFacts(
                 alias=client.alias,
                 cluster_id=present.cluster_id,
-                release=await inspector.release(),
-                broker_count=len(present.brokers.keys() | outage.brokers.keys()),
-                broker_configs=await _broker_configs(cluster),
-                topics=frozenset(await cluster.list_topics()),
-                outage=outage,
+                release=release.result(),
+                broker_count=len(present.brokers.keys() | missing.brokers.keys()),
+                broker_configs=configs.result(),
+                topics=frozenset(topics.result()),
+                outage=missing,
             )
-    except (KafkaError, ConfigError) as error:
-        outage = Outage(reason=error.reason, brokers=of_file(client.bootstrap_servers))
-        return ClusterFacts(alias=client.alias, unreachable=error, outage=outage)
+    except (KafkaError, ConfigError, ExceptionGroup) as failure:
+        error = first_of(failure)
+        if not isinstance(error, KafkaError | ConfigError):
+            raise
+        away = Outage(reason=error.reason, brokers=of_file(client.bootstrap_servers))
+        return ClusterFacts(alias=client.alias, unreachable=error, outage=away)
 
 
 async def _broker_configs(cluster: KafkaCluster) -> Mapping[str, str]:

@@ -6,12 +6,13 @@ A client that gets no answers is discarded: after an outage of any length, the n
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any, TypeGuard
 
 from twinlog.backoff import backoff_seconds
 from twinlog.errors import TransientKafkaError
-from twinlog.kafka.deadline import pause
-from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, translate
+from twinlog.kafka.deadline import is_silent, pause
+from twinlog.kafka.errors import KAFKA_CLIENT_ERRORS, TIMEOUT, from_reason, translate
 from twinlog.kafka.protocol.connection import DataClient, close_client, request_timeout_ms
 from twinlog.kafka.protocol.data_connection import DataConnection
 from twinlog.kafka.protocol.reach import SLOW_SECONDS
@@ -61,6 +62,7 @@ class DataClientPool:
                 await self._drop()
             if self._client is None:
                 client = self._new_client(**self.options)
+                client.is_left_out = partial(is_silent, self.alias)
                 try:
                     await client.bootstrap()
                 except KAFKA_CLIENT_ERRORS as error:
@@ -142,6 +144,8 @@ class DataClientPool:
         Waits while the broker throttles requests of this kind (`throttled_seconds`). Raises KafkaError. When
         the caller is cancelled the connection is closed, because an answer may still arrive.
         """
+        if is_silent(self.alias, node_id):
+            raise from_reason(TIMEOUT, doing, alias=self.alias, detail=f"broker {node_id} does not answer")
         client = await self.client(doing)
         api_key = _api_key(request)
         throttled_seconds = self.throttled_seconds(node_id, api_key)

@@ -70,6 +70,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
     """Whoever wants one asks for it again: otherwise the topics of a process would only grow."""
     told_last: int | None = None
     """The broker of the last answer that any could give."""
+    is_left_out: Callable[[int], bool] = staticmethod(lambda _node_id: False)
+    """Brokers that are asked last."""
 
     async def bootstrap(self) -> None:
         """Connect to any bootstrap server and read the brokers' addresses.
@@ -114,7 +116,8 @@ class DataClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka has no types
         nodes = sorted(broker.nodeId for broker in self.cluster.brokers())  # A set: its order changes.
         random.shuffle(nodes)
         now = self._loop.time()
-        return self._choice.ordered(nodes, self._connected_nodes(), now, first=first, told_last=told_last)
+        ordered = self._choice.ordered(nodes, self._connected_nodes(), now, first=first, told_last=told_last)
+        return sorted(ordered, key=self.is_left_out)
 
     def _connected_nodes(self) -> set[int]:
         return {node_id for (node_id, _), each in self._conns.items() if each.connected()}
