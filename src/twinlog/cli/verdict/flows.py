@@ -141,7 +141,7 @@ def _since(row: ClusterRow) -> str:
 
 def _waits(flows: Sequence[FlowRow]) -> str:
     every = sum(sum(row.partitions.values()) for row in flows)
-    wait = every - sum(row.partitions.get("RUNNING", 0) for row in flows)
+    wait = every - sum(row.partitions.get(state, 0) for row in flows for state in (RUNNING, *_BY_THEMSELVES))
     if not wait:
         return ""
     return f". {wait:,} of {every:,} partitions wait; nothing is lost while the source keeps its records"
@@ -150,6 +150,8 @@ def _waits(flows: Sequence[FlowRow]) -> str:
 RUNNING = "RUNNING"
 DISABLED = "HEARTBEATS_DISABLED"
 _PAUSED, _WAITS = "PAUSED", "WAITING"
+_BY_THEMSELVES = (_PAUSED, "FAULTED")
+"""States of partitions that no cluster that is away holds: they are told beside it."""
 _AS_CONFIGURED = frozenset(
     {"NO_TOPICS", "NO_TOPICS_SELECTED", DISABLED, "NOT_REPLICATED", "FAILED_OVER", kinds.STANDS_BY}
 )
@@ -280,7 +282,7 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
     if cause is None:
         return list(issues)
     from_cluster = cause.reason in FOLLOWS_FROM_CLUSTER | _FOLLOWS_FROM_BROKER
-    apart = {_PAUSED, "FAULTED"} if from_cluster else {_PAUSED}
+    apart = {*_BY_THEMSELVES} if from_cluster else {_PAUSED}
 
     def follows(each: Issue) -> bool:
         if each is cause or each.level == Level.NOTE or each.reason in apart:
