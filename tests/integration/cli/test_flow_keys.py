@@ -1,7 +1,7 @@
 """Settings of flows and services, set in one file, and what the services then do on both clusters.
 
 Three flows side by side: what is switched on for the first is switched off for the second or the third, and
-what these leave undone is looked at once the first has done it. `tests/unit/config/test_every_key.py` names
+what these leave undone is looked at once the first has done it. `tests/unit/config/every_key.txt` names
 the test of each key.
 """
 

@@ -1,6 +1,6 @@
 """What brokers are asked: as the settings of a file say, and no more often than need be.
 
-`tests/unit/config/test_every_key.py` names the test of each key.
+`tests/unit/config/every_key.txt` names the test of each key.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping

@@ -1,7 +1,7 @@
 """Settings of the source service, set in one file for two flows, and what both clusters then show.
 
 What one flow is told differs from what the other is told; what the second leaves undone is looked at once the
-first has done it. `tests/unit/config/test_every_key.py` names the test of each key.
+first has done it. `tests/unit/config/every_key.txt` names the test of each key.
 """
 
 from dataclasses import dataclass, replace
