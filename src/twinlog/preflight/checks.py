@@ -20,7 +20,6 @@ from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
 from twinlog.preflight.adoption import check_offsets
 from twinlog.preflight.facts import (
-    BROKERS_FACTOR,
     CheckedFlow,
     ClusterFacts,
     Facts,
@@ -38,8 +37,6 @@ from twinlog.printable import listed
 from twinlog.service.access.exposure import lacks
 
 OLDEST_RELEASE: Final = "2.8"
-_SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
-"""A broker property (KIP-714)."""
 """Transactions that survive a restart of the producer (KIP-447, KIP-360) came with it."""
 
 _EXCLUDE: Final = "config.properties.exclude"
@@ -151,7 +148,7 @@ def check_cluster(cluster: ClusterFacts) -> Iterator[Finding]:
     of_all = f"{up} of {_brokers(cluster)}" if outage.brokers else _brokers(cluster)
     yield fine(cluster.alias, "reachable", f"{of_all}, cluster id {cluster.cluster_id}")
     if outage:
-        min_isr = _of(cluster, "min.insync.replicas", 1)
+        min_isr = cluster.rules.min_isr
         refusing = sum(count for in_sync, count in outage.in_sync.items() if in_sync < min_isr)
         so = f"; that take no writes, which need {min_isr} in sync: {refusing:,}" if refusing else ""
         make = error if outage.judged(cluster.alias, waits=refusing > 0).blocks else warning
@@ -266,8 +263,7 @@ def check_factors(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFact
     }
     for (alias, key), configured in wanted.items():
         cluster = clusters[alias]
-        factor = configured if configured != -1 else _of(cluster, BROKERS_FACTOR, 1)
-        min_isr = _of(cluster, "min.insync.replicas", 1)
+        factor, min_isr = cluster.rules.factor(configured), cluster.rules.min_isr
         if factor > cluster.broker_count:
             yield error(
                 about,
@@ -275,7 +271,7 @@ def check_factors(flow: CheckedFlow, clusters: Mapping[ClusterAlias, ClusterFact
                 f"{factor} replicas on {alias}, which has {_brokers(cluster)}",
                 f"lower {key}, or add brokers to {alias}",
             )
-        elif min_isr > factor and not _bounds_min_isr(cluster):
+        elif cluster.rules.refuse_writes(factor=factor, min_isr=min_isr):
             yield error(
                 about,
                 key,
@@ -465,15 +461,6 @@ def _value_on_target(
 
 def _entry(entries: Sequence[ConfigEntry], name: str) -> ConfigEntry | None:
     return next((entry for entry in entries if entry.name == name and entry.value), None)
-
-
-def _of(cluster: ClusterFacts, name: str, default: int) -> int:
-    return int(cluster.broker_configs.get(name, default))
-
-
-def _bounds_min_isr(cluster: ClusterFacts) -> bool:
-    """Whether brokers cap min.insync.replicas at a partition's replicas (KAFKA-15583, Kafka 3.7)."""
-    return _SINCE_KAFKA_3_7 in cluster.broker_configs or _number(cluster.release) >= (3, 8)
 
 
 def _brokers(cluster: ClusterFacts) -> str:

@@ -22,6 +22,7 @@ from twinlog.policy.internal_topics import (
     source_of_offsets,
     sync_history_topic,
 )
+from twinlog.policy.new_topics import BROKERS_FACTOR, BrokerRules
 from twinlog.policy.replication import ReplicationPolicy
 from twinlog.selection import TopicSelector
 from twinlog.transforms.expressions import DEAD_LETTERS
@@ -77,6 +78,11 @@ class ClusterFacts:
     """Configs of one broker; empty without the right to read them."""
     topics: frozenset[str] = frozenset()
     outage: Outage = field(default=Outage())
+
+    @property
+    def rules(self) -> BrokerRules:
+        is_since_3_8 = bool(self.release) and _release(self.release) >= (3, 8)
+        return BrokerRules(configs=self.broker_configs, is_since_3_8=is_since_3_8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +206,6 @@ class Facts:
     """Notices from reading the file, the same as `twinlog run` prints."""
 
 
-BROKERS_FACTOR: Final = "default.replication.factor"
 """A broker property."""
 WARM_START: Final = "without it the checkpoint service starts more slowly"
 

@@ -7,8 +7,9 @@ from typing import Final
 from twinlog.acl_rights import is_group_pattern
 from twinlog.batches import BATCH_LIMITS
 from twinlog.errors import KafkaError
-from twinlog.kafka.ports import AclBinding, ConfigEntry, KafkaCluster, OffsetSpec, TopicDescription
+from twinlog.kafka.ports import AclBinding, KafkaCluster, OffsetSpec, TopicDescription
 from twinlog.model import Flow, TopicPartition
+from twinlog.policy.new_topics import BrokerRules
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute
 from twinlog_configsync.model.observation import (
     AclObservation,
@@ -25,12 +26,8 @@ from twinlog_configsync.model.schedule import Scope
 
 Described = Mapping[str, TopicDescription | KafkaError]
 
-_DEFAULT_REPLICATION_FACTOR: Final = "default.replication.factor"
 _KEPT_OF_SOURCE: Final = ("cleanup.policy",)
 _KEPT_OF_TARGET: Final = (*BATCH_LIMITS, "compression.type", "message.timestamp.type")
-_MIN_ISR: Final = "min.insync.replicas"
-_SINCE_KAFKA_3_7: Final = "telemetry.max.bytes"
-"""A broker property that identifies brokers which bound min.insync.replicas (KIP-714)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +203,7 @@ class Observer:
             configs = ()  # Without the right to read the brokers' settings, assume Kafka's defaults.
         return TargetCluster(
             broker_count=len(brokers),
-            default_replication_factor=_number(configs, _DEFAULT_REPLICATION_FACTOR, 1),
-            min_insync_replicas=_number(configs, _MIN_ISR, 1),
-            bounds_min_insync_replicas=any(entry.name == _SINCE_KAFKA_3_7 for entry in configs),
+            rules=BrokerRules(configs={entry.name: entry.value for entry in configs if entry.value}),
             known_configs=(
                 None
                 if isinstance(registry_configs, KafkaError)
@@ -219,10 +214,6 @@ class Observer:
 
 def _existing(described: Described) -> set[str]:
     return {name for name, topic in described.items() if not isinstance(topic, KafkaError)}
-
-
-def _number(configs: Collection[ConfigEntry], name: str, default: int) -> int:
-    return next((int(entry.value) for entry in configs if entry.name == name and entry.value), default)
 
 
 def _to_create(source: Described, target: Described, ask: Ask) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from twinlog.errors import KafkaError
 from twinlog.kafka.ports import AclBinding, ConfigEntry, QuotaEntity, TopicDescription
+from twinlog.policy.new_topics import BrokerRules
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute
 from twinlog_configsync.model.schedule import Scope
 
@@ -19,11 +20,7 @@ class TargetCluster:
     """What the target's brokers report about new topics."""
 
     broker_count: int
-    default_replication_factor: int = 1
-    min_insync_replicas: int = 1
-    """The brokers' default."""
-    bounds_min_insync_replicas: bool = False
-    """Brokers require no more replicas in sync than a partition has (KAFKA-15583, Kafka 3.7)."""
+    rules: BrokerRules = field(default_factory=BrokerRules)
     known_configs: Collection[str] | None = None
     """The topic properties that the target's Kafka has; None while not known."""
 

@@ -83,7 +83,7 @@ def _plan_one(pair: TopicPair, cluster: TargetCluster, rules: TopicRules) -> Top
 def _plan_creation(
     pair: TopicPair, partition_count: int, cluster: TargetCluster, rules: TopicRules
 ) -> CreateTopic | Skip:
-    factor = effective_replication_factor(rules.replication_factor, cluster)
+    factor = cluster.rules.factor(rules.replication_factor)
     if factor > cluster.broker_count:
         return _skip(
             pair,
@@ -98,8 +98,8 @@ def _plan_creation(
     else:
         wanted = rules.configs_of(pair.source_topic, cluster)
         configs = creation_configs(pair.source_configs, wanted, replication_factor=factor)
-    min_isr = int(configs.get(MIN_ISR, cluster.min_insync_replicas))
-    if min_isr > factor and not cluster.bounds_min_insync_replicas:
+    min_isr = int(configs.get(MIN_ISR, cluster.rules.min_isr))
+    if cluster.rules.refuse_writes(factor=factor, min_isr=min_isr):
         return _skip(
             pair,
             SyncReason.MIN_ISR_ABOVE_REPLICATION_FACTOR,
@@ -124,10 +124,6 @@ def _configs_hidden(pair: TopicPair, error: KafkaError) -> Skip:
         f"its configuration on the source cannot be read ({error}): grant DescribeConfigs on it, or set "
         "sync.topic.configs.enabled=false to create it with the target's defaults",
     )
-
-
-def effective_replication_factor(configured: int, cluster: TargetCluster) -> int:
-    return cluster.default_replication_factor if configured == -1 else configured
 
 
 def _skip(pair: TopicPair, reason: str, rule: str) -> Skip:

@@ -1,9 +1,13 @@
 """What is created and grown, and what is left out with a reason."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from twinlog.config.flow.settings import MIN_ISR
 from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
 from twinlog.kafka.ports import ConfigEntry, ConfigSource, TopicDescription
+from twinlog.policy.new_topics import BROKERS_FACTOR, BrokerRules
 from twinlog_configsync.model.actions import CreateTopic, GrowPartitions, Skip, TopicAction
 from twinlog_configsync.model.observation import Configs, Observation, TargetCluster, TopicPair
 from twinlog_configsync.model.reasons import SyncReason
@@ -97,12 +101,16 @@ def test_too_few_live_brokers_for_the_replication_factor() -> None:
     assert "lower replication.factor" in str(actions[0])
 
 
+def _cluster(broker_count: int, configs: Mapping[str, str]) -> TargetCluster:
+    return TargetCluster(broker_count=broker_count, rules=BrokerRules(configs=configs))
+
+
 def test_minus_one_is_passed_on_and_judged_by_the_brokers_default() -> None:
-    cluster = TargetCluster(broker_count=3, default_replication_factor=3, min_insync_replicas=2)
+    cluster = _cluster(3, {BROKERS_FACTOR: "3", MIN_ISR: "2"})
     assert plan(topic("orders"), ABSENT, cluster=cluster, replication_factor=-1) == [
         creation({"retention.ms": "60000"}, replication_factor=-1)
     ]
-    degraded = TargetCluster(broker_count=2, default_replication_factor=3)
+    degraded = _cluster(2, {BROKERS_FACTOR: "3"})
     assert (
         reason_of(plan(topic("orders"), ABSENT, cluster=degraded, replication_factor=-1))
         == SyncReason.REPLICATION_FACTOR_UNSATISFIABLE
@@ -110,7 +118,7 @@ def test_minus_one_is_passed_on_and_judged_by_the_brokers_default() -> None:
 
 
 def test_a_topic_that_would_refuse_every_write_is_not_created() -> None:
-    cluster = TargetCluster(broker_count=3, min_insync_replicas=2)
+    cluster = _cluster(3, {MIN_ISR: "2"})
     assert (
         reason_of(plan(topic("orders"), ABSENT, cluster=cluster))
         == SyncReason.MIN_ISR_ABOVE_REPLICATION_FACTOR
@@ -119,7 +127,7 @@ def test_a_topic_that_would_refuse_every_write_is_not_created() -> None:
 
 def test_brokers_that_ask_for_no_more_replicas_than_there_are_get_the_topic() -> None:
     """As MirrorMaker 2 does: since Kafka 3.7 they take the writes."""
-    cluster = TargetCluster(broker_count=3, min_insync_replicas=2, bounds_min_insync_replicas=True)
+    cluster = _cluster(3, {MIN_ISR: "2", "telemetry.max.bytes": "1"})
     assert plan(topic("orders"), ABSENT, cluster=cluster) == [creation({"retention.ms": "60000"})]
 
 
