@@ -112,9 +112,11 @@ def test_positions_of_a_topic_that_is_not_copied_are_an_error_and_of_a_flow_with
     assert _known(parse_scope("A->B", "", None), []) == []
 
 
-def test_a_negative_rate_is_refused_as_a_rate() -> None:
-    with pytest.raises(ConfigError, match="'-5' is not a rate"):
-        parse_bytes("-5")
+@pytest.mark.parametrize("about", ["RATE", "--most"])
+def test_a_number_of_bytes_is_refused_under_the_name_of_its_argument(about: str) -> None:
+    with pytest.raises(ConfigError, match=f"{about}: '-5' is not a number of bytes") as caught:
+        parse_bytes("-5", about)
+    assert caught.value.metadata["key"] == about
 
 
 def test_who_asks_has_a_name_also_without_a_passwd_entry() -> None:

@@ -71,8 +71,8 @@ def scope_words(scope: pb2.Scope) -> list[str]:
     return words
 
 
-def parse_bytes(text: str) -> int:
-    """Read `none`, `500000`, `500k`, `20M`, `1G` (thousands). Raises ConfigError."""
+def parse_bytes(text: str, key: str, hint: str = "") -> int:
+    """Read `none`, `500000`, `500k`, `20M`, `1G` (thousands). Raises ConfigError about this argument."""
     factors = {"k": 10**3, "m": 10**6, "g": 10**9}
     plain = text.strip().lower().removesuffix("/s").removesuffix("b")
     if plain == "none":
@@ -85,8 +85,6 @@ def parse_bytes(text: str) -> int:
         value = -1.0
     if not 1 <= value < 10**15:
         raise ConfigError(
-            f"{text!r} is not a rate: expected bytes per second such as 500k or 20M, or none; a topic is"
-            " named with --topic",
-            key="RATE",
+            f"{key}: {text!r} is not a number of bytes such as 500k, 20M or 1G, or none{hint}", key=key
         )
     return int(value)

@@ -60,7 +60,7 @@ def throttle_command(
         )
         return
     scope = parse_scope(required_flow(named), topic, None)
-    bytes_per_second = parse_bytes(wanted)
+    bytes_per_second = parse_bytes(wanted, "RATE", "; a topic is named with --topic")
     request = pb2.SetThrottleRequest(scope=scope, bytes_per_second=bytes_per_second, by=who())
 
     async def limit(at: Services) -> tuple[list[pb2.Throttle], Iterable[pb2.Throttle]]:
@@ -203,7 +203,7 @@ def calibrate_command(
     copied meanwhile shares the way. It asks first; without a terminal it needs --yes.
     """
     request = pb2.CalibrateRequest(flow=parse_flow(flow), seconds=seconds, dry_run=True)
-    request.most_bytes = parse_bytes(most)
+    request.most_bytes = parse_bytes(most, "--most")
     if not dry_run and not yes:
         require_terminal()
     planned = call.ask(lambda at: at.source.Calibrate(request))
