@@ -13,7 +13,7 @@ from twinlog.config import FlowConfig, load
 from twinlog.kafka.codes import ErrorCode
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import TopicDescription
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import Flow, Record, TopicPartition
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
@@ -77,7 +77,9 @@ async def gather(
         )
         bounds = await gathered.gather()
     assert {each.source.topic for each in bounds} == set(gathered.topics.pairs)
-    assert all(each.source_compacted and each.target_compacted for each in bounds)
+    assert all(
+        each.source_compacted and each.target_compacted for each in bounds if not each.source.partition
+    )
     return gathered, bounds
 
 
@@ -215,11 +217,17 @@ async def test_what_only_the_copy_has_is_of_an_earlier_topic_if_there_was_one(
     found = (await clusters[0].describe_topics(["orders"]))["orders"]
     assert isinstance(found, TopicDescription)
     fact = TopicFact(topic="orders", topic_id=topic_id or found.topic_id, known_partitions=known_partitions)
+    await clusters[1].create_partitions({"A.orders": 2})
+    earlier = Record(offset=0, timestamp_ms=1, key=b"k", value=b"v")
+    clusters[1].append(TopicPartition("A.orders", 1), earlier)
     _, bounds = await gather(*clusters, flow, fact)
-    assert {each.source.topic: each.only_on_target for each in bounds} == {
-        "bills": NotComparedReason.SOURCE_RETENTION,
-        "orders": reason,
+    assert {str(each.source): each.only_on_target for each in bounds} == {
+        "bills-0": NotComparedReason.SOURCE_RETENTION,
+        "orders-0": reason,
+        "orders-1": reason,
     }
+    (only_there,) = [each for each in bounds if each.source.partition == 1]
+    assert (only_there.source_lost != ()) == (reason is NotComparedReason.EARLIER_TOPIC)
 
 
 async def test_a_topic_is_meant_by_its_name_on_either_side(

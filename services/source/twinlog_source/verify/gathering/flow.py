@@ -249,8 +249,11 @@ class GatheredFlow:
             refusal = next((answer for answer in (start, end) if isinstance(answer, KafkaError)), None)
             if refusal is not None:
                 self.topics.refuse(partition, copy, refusal.reason, str(refusal))
-            elif end > start:  # type: ignore[operator]
-                found.append(bounds_of_nothing(partition, copy, int(start), int(end)))  # type: ignore[arg-type]
+                continue
+            begin, goal = int(start), int(end)  # type: ignore[arg-type]
+            was_recreated = self.recorded.was_recreated(partition)
+            if goal > begin:
+                found.append(bounds_of_nothing(partition, copy, begin, goal, was_recreated=was_recreated))
         return found
 
     async def stored_positions(self) -> Mapping[TopicPartition, int]:

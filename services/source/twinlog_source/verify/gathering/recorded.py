@@ -94,8 +94,10 @@ def end_promise(proof: PartitionProof, source_offset: int) -> None:
     ]
 
 
-def bounds_of_nothing(partition: TopicPartition, copy: TopicPartition, start: int, end: int) -> Bounds:
-    """The bounds of a partition that only the copy has."""
+def bounds_of_nothing(
+    partition: TopicPartition, copy: TopicPartition, start: int, end: int, *, was_recreated: bool
+) -> Bounds:
+    """The bounds of a partition that only the copy has: the earlier topic may have had it, too."""
     return Bounds(
         source=partition,
         target=copy,
@@ -106,6 +108,10 @@ def bounds_of_nothing(partition: TopicPartition, copy: TopicPartition, start: in
         target_goal=end,
         target_limit=end,
         position=None,
+        source_lost=(Range(0, 0),) if was_recreated else (),
+        only_on_target=NotComparedReason.EARLIER_TOPIC
+        if was_recreated
+        else NotComparedReason.SOURCE_RETENTION,
     )
 
 
