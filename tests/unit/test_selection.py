@@ -162,24 +162,3 @@ def test_checkpoints_internal_of_the_source_is_internal() -> None:
     decision = selector().decide("checkpoints.internal")
     assert (decision.reason, decision.remote_topic) == (TopicReason.INTERNAL, "source.checkpoints.internal")
     assert "an internal topic of a flow" in decision.rule
-
-
-@pytest.mark.parametrize(
-    ("policy", "name", "topic"),
-    [
-        (DefaultReplicationPolicy(), "orders", "orders"),
-        (DefaultReplicationPolicy(), "source.orders", "orders"),
-        (DefaultReplicationPolicy(), "source.source.orders", "source.orders"),
-        (DefaultReplicationPolicy(), "other.orders", "other.orders"),
-        (DefaultReplicationPolicy(), "target.orders", "target.orders"),
-        (IdentityReplicationPolicy(), "orders", "orders"),
-        (IdentityReplicationPolicy(), "source.orders", "source.orders"),
-        (RENAMED, "eu-a", "team-a"),
-        (RENAMED, "team-a", "team-a"),
-        (RENAMED, "a", "a"),
-    ],
-)
-def test_a_name_means_the_topic_of_the_source_or_that_of_the_copy(
-    policy: ReplicationPolicy, name: str, topic: str
-) -> None:
-    assert selector(policy=policy).topic_named(name) == topic

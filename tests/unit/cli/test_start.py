@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from twinlog.cli.start import (
     wanted_from,
 )
 from twinlog.errors import ConfigError
-from twinlog.model import Flow
 from twinlog.selection_configured import topic_selector
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.virtual_time import VirtualTimeLoop
@@ -33,34 +31,6 @@ FILE = Path("twinlog.properties")
 def wanted(source: str = "a:9092", target: str = "b:9092", **changes: str) -> FirstFlow:
     options = {"topics": ".*", "names": "source,target"} | changes
     return wanted_from(source, target, file=FILE, topics=options["topics"], names=options["names"])
-
-
-@pytest.mark.parametrize(
-    ("brokers", "on_source", "on_target"),
-    [((1, 1), 1, 1), ((3, 1), 3, 1), ((1, 3), 1, 3), ((2, 3), 2, 3), ((5, 9), 3, 3)],
-)
-def test_it_asks_each_cluster_for_as_many_replicas_as_it_has_brokers_and_three_at_most(
-    brokers: tuple[int, int], on_source: int, on_target: int
-) -> None:
-    ends = wanted("a:9092,a2:9092", names="A, B").ends
-    text = first_file(*(replace(end, broker_count=count) for end, count in zip(ends, brokers, strict=True)))
-    configuration = read(text, FILE)
-    of_connect = {f"{at}.{kind}.storage" for at in ("A", "B") for kind in ("config", "status")}
-    assert {each.key.removesuffix(".replication.factor") for each in configuration.notices} == of_connect
-    assert configuration.clusters["A"].bootstrap_servers == ("a:9092", "a2:9092")
-    (flow,) = configuration.enabled_flows
-    assert str(flow.flow) == "A->B"
-    back = configuration.flow(Flow("B", "A"))
-    for each, here, there in ((flow, on_source, on_target), (back, on_target, on_source)):
-        assert each.source.offset_syncs.replication_factor == here
-        assert {
-            each.configsync.replication_factor,
-            each.source.offset_storage.replication_factor,
-            each.checkpoint.topic_replication_factor,
-        } == {there}
-        assert each.heartbeat.topic_replication_factor == min(here, there)
-    found = {end.alias: cluster(end.alias, broker_count=n) for end, n in zip(ends, brokers, strict=True)}
-    refuse_errors(facts_of(configuration, clusters=found))
 
 
 @pytest.mark.parametrize("alias", ["nord-süd", "dc1"])

@@ -1,20 +1,16 @@
 """Which topics of a flow are copied, and why one is not."""
 
 from collections.abc import Coroutine
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import typer
 from typer.testing import CliRunner
 
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.common.call import Services, called
 from twinlog.cli.common.failures import RUN
 from twinlog.cli.common.fields import as_json, cells_of
 from twinlog.cli.configsync.topics import TOPIC, cycle_words, is_troubled, topics_command
-from twinlog.cli.status.query import ask_configsync
-from twinlog.cli.status.rows import Status
 from twinlog.errors import ConfigError
 
 
@@ -74,30 +70,3 @@ def test_topics_that_are_kept_out_by_their_names_are_named_by_cluster() -> None:
         "B": "not copied, because by their names they came through B: B.0, B.1, B.2, B.3, B.4 and 2 more",
     }
     assert cycle_words({}) == {}
-
-
-async def test_status_tells_of_them_where_no_flow_comes_from_that_cluster() -> None:
-    there, back = types_pb2.Flow(source="A", target="B"), types_pb2.Flow(source="B", target="A")
-
-    async def told(*flows: types_pb2.Flow) -> list[str]:
-        class Stub:
-            async def ListFlows(self, request: object, timeout: float) -> pb2.ListFlowsResponse:  # noqa: N802
-                cycles = {"B.orders": "B"}
-                return pb2.ListFlowsResponse(
-                    flows=[
-                        pb2.FlowStatus(flow=flow, cycles=cycles if flow == there else {}) for flow in flows
-                    ]
-                )
-
-            async def GetRules(self, request: object, timeout: float) -> pb2.GetRulesResponse:  # noqa: N802
-                return pb2.GetRulesResponse()
-
-        status = Status(services=[])
-        at = cast("Services", SimpleNamespace(configsync=called(Stub(), "configsync")))
-        await ask_configsync(at, status)
-        held = status.flows["A->B"].in_force
-        assert not any(each.command in each.message for each in held), "the page has it beside the message"
-        return [each.kind for each in held]
-
-    assert await told(there) == ["CYCLE"]
-    assert await told(there, back) == []

@@ -58,29 +58,6 @@ def provider(name: str, class_name: str, **params: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("value", "expected", "asked"),
-    [
-        ("${fake:secret:password}", "secret2", [("secret", "password")]),
-        ("${fake:password}", "secret2", [("", "password")]),
-        (
-            "a ${fake:password} b ${fake:x:password}!",
-            "a secret2 b secret2!",
-            [("", "password"), ("x", "password")],
-        ),
-        ("${fake:a:b:password}", "${fake:a:b:password}", [("a", "b:password")]),
-        ("${other:password}", "${other:password}", []),
-        ("${fake:nothing}", "${fake:nothing}", [("", "nothing")]),
-        ("${fake}", "${fake}", []),
-        ("no reference", "no reference", []),
-    ],
-)
-def test_references(value: str, expected: str, asked: list[tuple[str, str]]) -> None:
-    fake = FakeProvider()
-    assert resolved(Resolver({"fake": fake}, ConfigFindings(file="f")), value) == expected
-    assert fake.asked == asked
-
-
 def test_a_resolved_property_remembers_what_was_written_and_is_not_resolved_again() -> None:
     made = Resolver({"fake": FakeProvider()}, ConfigFindings(file="f"))
     once = made.resolve(Property(key="k", value="${fake:password}", line=3))

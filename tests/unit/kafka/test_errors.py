@@ -71,27 +71,6 @@ def test_what_aiokafka_retries_is_retriable_here() -> None:
             assert KAFKA_REASONS[code].retriable, kind
 
 
-def test_errors_of_the_library_are_translated() -> None:
-    for raised, reason in [
-        (aiokafka.errors.KafkaConnectionError("no"), "KAFKA_UNAVAILABLE"),
-        (aiokafka.errors.NodeNotReadyError(), "KAFKA_UNAVAILABLE"),
-        (aiokafka.errors.KafkaTimeoutError(), "KAFKA_TIMEOUT"),
-        (aiokafka.errors.AuthenticationFailedError(), "AUTHENTICATION_FAILED"),
-        (aiokafka.errors.ProducerFenced(), "PRODUCER_FENCED"),
-        (aiokafka.errors.ProducerClosed(), "CLIENT_CLOSED"),
-        (aiokafka.errors.UnsupportedCodecError(), "CODEC_REFUSED"),
-        (aiokafka.errors.KafkaError("odd"), "KAFKA_REFUSED"),
-        (TimeoutError(), "KAFKA_TIMEOUT"),
-        (ConnectionRefusedError(), "KAFKA_UNAVAILABLE"),
-        (EOFError(), "KAFKA_UNAVAILABLE"),
-        (ssl.SSLCertVerificationError("no"), "TLS_UNTRUSTED"),
-        (ssl.SSLError("no"), "TLS_FAILED"),
-        (NotImplementedError("old broker"), "UNSUPPORTED_VERSION"),
-    ]:
-        with about(raised, reason):
-            assert translate(raised, "ask").reason == reason
-
-
 def test_a_broker_that_was_asked_alone_is_the_one_that_is_named() -> None:
     """The others may well be there."""
     closed = aiokafka.errors.KafkaConnectionError("Connection at b1:9092 closed")

@@ -92,28 +92,6 @@ def places(answer: pb2.ListGapsResponse) -> list[tuple[str, int, int]]:
     return [(each.partition.topic, each.partition.partition, each.from_offset) for each in answer.gaps]
 
 
-async def test_pages_hold_every_gap_once_and_in_order() -> None:
-    async with listed() as stub:
-        gaps = [
-            gap(number, topic=topic, begin=begin) for topic in "ab" for number in (0, 1) for begin in (3, 9)
-        ]
-        # Two reasons may begin at one offset: neither may be passed over.
-        stub.holds(*gaps, gap(1, topic="a", begin=9, reason="TRUNCATION"))
-        for size in (1, 2, 5, 100):
-            found, token = [], ""
-            while True:
-                answer = await stub.page(size=size, token=token)
-                assert 0 < len(answer.gaps) <= size
-                found += places(answer)
-                token = answer.next_page_token
-                if not token:
-                    break
-            assert found == [
-                *(("a", 0, 3), ("a", 0, 9), ("a", 1, 3), ("a", 1, 9), ("a", 1, 9)),
-                *(("b", 0, 3), ("b", 0, 9), ("b", 1, 3), ("b", 1, 9)),
-            ]
-
-
 async def test_a_ledger_of_more_than_one_message_is_listed_whole() -> None:
     async with listed() as stub:
         stub.holds(*(gap(number, reason="r" * 10_000) for number in range(2_000)))

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field, replace
 
-import pytest
-
 from twinlog.batches import DecodedRecord
 from twinlog.comparison.model import (
     Difference,
@@ -19,11 +17,9 @@ from twinlog.kafka.raw.fetch.reader import FetchedBatches
 from twinlog.model import Flow, TopicPartition
 from twinlog.verify.page import page
 from twinlog.verify.report import (
-    EXIT_CODES,
     MOST_CHARACTERS,
     FlowFailure,
     FlowReport,
-    FlowVerdict,
     RulesUsed,
     document,
     name_moved_records,
@@ -59,28 +55,6 @@ LAG = NotCompared(side=Side.SOURCE, from_offset=90, to_offset=100, reason=NotCom
 RETENTION = NotCompared(
     side=Side.SOURCE, from_offset=0, to_offset=9, reason=NotComparedReason.TARGET_RETENTION, is_harmless=True
 )
-
-
-@pytest.mark.parametrize(
-    ("made", "verdict", "exit_code"),
-    [
-        (report(proof()), FlowVerdict.EQUAL, 0),
-        (report(proof(not_compared=[RETENTION])), FlowVerdict.EQUAL, 0),
-        (report(proof(not_compared=[LAG])), FlowVerdict.INCOMPLETE, 3),
-        (
-            report(proof(), failures=(FlowFailure(reason="KAFKA_TIMEOUT", detail="A is away"),)),
-            "INCOMPLETE",
-            3,
-        ),
-        (report(proof(differences=[MISSING], not_compared=[LAG])), FlowVerdict.DIFFERENT, 1),
-    ],
-)
-def test_the_verdict_is_what_the_exit_code_says(
-    made: FlowReport, verdict: FlowVerdict, exit_code: int
-) -> None:
-    assert made.verdict == verdict
-    assert EXIT_CODES[made.verdict] == exit_code
-    assert document(made)["verdict"] == verdict
 
 
 def test_the_document_has_the_fields_that_docs_verify_promises() -> None:

@@ -1,13 +1,10 @@
 """What is told of a cluster that does not answer, or not wholly."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from twinlog.api.common.v1 import types_pb2
-from twinlog.cli.common.fields import cells_of
 from twinlog.cli.status.rows import InForce
-from twinlog.cli.status.view import CLUSTER, check_lines
+from twinlog.cli.status.view import check_lines
 from twinlog.cli.verdict.flows import failure_kind
 from twinlog.cli.verdict.issues import Level
 from twinlog.cli.verdict.moving import GO, NO_GO, checks_of, overall
@@ -101,41 +98,6 @@ def test_the_kind_of_failure_stands_in_front() -> None:
         ("KAFKA_UNAVAILABLE", "certificate verify failed"): "TLS failed",
     }
     assert {each: failure_kind(*each) for each in told} == told
-
-
-@pytest.mark.parametrize("services", [SERVICES, ("source", "heartbeat")])
-@pytest.mark.parametrize("without_leader", [0, 1])
-def test_a_broker_that_does_not_answer_while_others_do_is_a_problem_where_partitions_have_no_leader(
-    services: Sequence[str], without_leader: int
-) -> None:
-    """Else a warning. Also without traffic, which would make a partition wait."""
-    status = healthy()
-    told = types_pb2.ClusterStatus(
-        alias="B",
-        reachable=True,
-        silent_brokers=[2],
-        broker_addresses={2: "kafka-2:9092"},
-        partitions_without_leader=without_leader,
-        partitions_under_replicated=7,
-    )
-    for name in services:
-        status.add_clusters(name, [told, told])
-    verdict = verdict_of(status)
-    (issue,) = verdict.pressing
-    level = Level.BAD if without_leader else Level.WARN
-    assert (issue.level, issue.about, issue.reason) == (level, "B", "BROKER_SILENT")
-    assert issue.message.startswith(
-        f"broker 2 of B does not answer; the others do; partitions without a leader: {without_leader}"
-    )
-    assert ("seen by heartbeat, source" in issue.message) == (services is not SERVICES)
-    assert ": start broker 2 at kafka-2:9092" in issue.message
-    assert issue.command == "twinlog preflight '/etc/my mirror.properties'"
-    assert verdict.failing == ([issue] if without_leader else [])
-    assert cells_of(CLUSTER, status.clusters["B"]) == ["B", "yes, but for broker 2"]
-    flow(status).group_count = 0
-    for kind in ("failover", "failback"):
-        found = overall(checks_of(status, kind, "A->B"))
-        assert (found == NO_GO) == bool(without_leader)
 
 
 def test_partitions_without_a_leader_hold_up_no_flow_of_other_clusters() -> None:

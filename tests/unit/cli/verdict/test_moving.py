@@ -51,32 +51,6 @@ def test_a_failback_is_not_held_up_by_the_copy_and_a_plan_knows_groups_better_th
     assert overall(checks_of(status, "failover", "A->B")) == "GO"
 
 
-def test_a_cluster_that_is_away_is_told_once_in_the_verdict_of_a_plan() -> None:
-    status = healthy_status()
-    away = types_pb2.ClusterStatus(alias="B", reachable=False, reason="KAFKA_TIMEOUT", message="no answer")
-    status.add_clusters("source", [away])
-    row = status.flows["A->B"]
-    row.lag_records = row.group_count = row.path = None
-    row.groups = {"TARGET_UNREADABLE": 3}
-    found = checks_of(status, "failover", "A->B")
-    assert [check.verdict == "NO_GO" and not check.follows for check in found].count(True) == 1
-    assert not [check for check in found if check.verdict == "WAIT"]
-    words = verdict_words(found)
-    assert words.startswith("NO-GO: B does not answer: timed out (by source)")
-    assert "it waits" not in words
-    blocker = "B does not answer, and the groups would move there"
-    plan = checks(lambda plan: plan.blockers.append(blocker))
-    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
-    assert verdict_words(found) == f"NO-GO: {blocker}"
-    row.records = None
-    back = checks_of(status, "failback", "A->B", [blocker])
-    assert [(check.verdict, check.follows) for check in back] == [("NO_GO", True), ("NO_GO", True)]
-    row.records = 9
-    row.in_force = [InForce(kind="GAPS", about="A->B", message="3 offsets are lost")]
-    found = with_plan(checks_of(status, "failover", "A->B", [blocker]), plan)
-    assert verdict_words(found) == f"NO-GO: {blocker}; 3 offsets are lost"
-
-
 def test_a_service_that_is_away_explains_what_it_would_tell_and_nothing_else() -> None:
     status = healthy_status()
     status.services = [

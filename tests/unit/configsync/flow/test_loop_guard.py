@@ -187,31 +187,6 @@ async def test_a_rule_that_is_only_tried_keeps_no_pass_from_seeing_the_other_flo
     assert file.copied("A->B") == set()
 
 
-async def test_flows_that_ask_for_the_same_partner_wait_for_one_answer(tmp_path: Path) -> None:
-    file = FileRig(tmp_path, {"A->B": "[a-z]+-eu", "B->A": "payments"}, divided=True)
-    await file.add("B->A", "orders-.*")
-    (partner,) = file.flows["A->B"].passes.loop_guard.partners
-    entered, held = asyncio.Event(), asyncio.Event()
-    known: list[bool] = []
-
-    async def hold(call: Call) -> None:
-        assert not entered.is_set(), "the registry is read once"
-        entered.set()
-        await held.wait()
-
-    async def ask() -> None:
-        await partner.know()
-        known.append(partner.own_rules.selector.selects("orders-eu"))
-
-    file.clusters["A"].intercept("cluster_id", hold)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(ask(), name="first")
-        await entered.wait()
-        group.create_task(ask(), name="second")
-        held.set()
-    assert known == [True, True]
-
-
 async def test_a_partner_that_is_away_takes_no_turn_of_other_flows(tmp_path: Path) -> None:
     file = FileRig(tmp_path, {"A->B": "a.*", "B->C": "b.*", "C->A": "c.*"}, divided=True)
     rig, turns = file.flows["A->B"], []

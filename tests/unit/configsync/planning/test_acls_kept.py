@@ -48,32 +48,6 @@ OF_ORDERS = [*FROM_PATTERNS, ("User:carol", "READ")]
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
-@pytest.mark.parametrize("mode", ["read-only", "full"])
-@pytest.mark.parametrize("error", [UNAUTHORIZED, SILENCE])
-async def test_a_topic_that_the_source_does_not_show_keeps_its_rights(
-    tmp_path: Path, policy: str, mode: str, error: KafkaError
-) -> None:
-    """Rights to DESCRIBE may be missing for a moment, and a source may stop answering within a pass."""
-    flow = flow_with(tmp_path, **{"replication.policy.class": policy, "twinlog.sync.topic.acls.mode": mode})
-    await flow.refresh(ACLS)
-    before = set(flow.target.acls)
-    assert before
-    end = hide(flow.source, error, "orders", "offers")
-    for _ in range(2):
-        await flow.refresh(ACLS)
-        assert flow.target.acls == before
-    flow.restart()
-    await flow.refresh([Scope.ACLS])
-    assert flow.target.acls == before
-    flow.source.acls.discard(EVERY)
-    await flow.refresh([Scope.ACLS])
-    assert flow.target.acls == {acl for acl in before if acl.principal != "User:bob"}, "a removal is followed"
-    end()
-    await flow.refresh(ACLS)
-    assert flow.target.acls == {acl for acl in before if acl.principal != "User:bob"}
-
-
-@pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
 async def test_a_deleted_topic_keeps_its_rights_as_long_as_its_copy_exists(
     tmp_path: Path, policy: str
 ) -> None:

@@ -155,26 +155,3 @@ def test_the_policy_says_which_topic_is_a_copy(flow: ConfigSyncRig, topic: str, 
     binding = replace(COPY, resource_name=topic)
     checked = check_records({acl_key(binding): AclRecord(binding=binding)}, rules)
     assert (not checked.refused) is is_copy
-
-
-@pytest.mark.parametrize("policy", ["Default", "Identity"])
-async def test_rights_on_a_copy_are_removed_although_a_rename_gives_its_name_to_no_topic_now(
-    tmp_path: Path, policy: str
-) -> None:
-    """The rule was added to the file later."""
-    keys = {
-        "twinlog.sync.topic.acls.mode": "full",
-        "replication.policy.class": f"org.apache.kafka.connect.mirror.{policy}ReplicationPolicy",
-    }
-    flow = make_flow(tmp_path, keys)
-    flow.source.add_topic("orders")
-    flow.source.acls = {READ_ORDERS}
-    await flow.refresh([Scope.TOPICS, Scope.ACLS])
-    (granted,) = sorted(flow.target.acls or ())
-    renamed = make_flow(
-        tmp_path, {**keys, "twinlog.topic.rename": "orders -> sales"}, source=flow.source, target=flow.target
-    )
-    await renamed.refresh([Scope.TOPICS, Scope.ACLS])
-    await renamed.refresh([Scope.TOPICS, Scope.ACLS])
-    new = granted.resource_name.replace("orders", "sales")
-    assert flow.target.acls == {replace(granted, resource_name=new)}

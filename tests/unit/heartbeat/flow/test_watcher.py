@@ -2,8 +2,7 @@
 
 import asyncio
 
-from twinlog.errors import ConfigError, FatalKafkaError, TwinlogError
-from twinlog.kafka.ports import ManagedReader
+from twinlog.errors import FatalKafkaError, TwinlogError
 from twinlog.policy import DefaultReplicationPolicy
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
@@ -86,32 +85,3 @@ async def test_a_topic_that_may_not_be_read_is_told_until_it_may() -> None:
         undo()
         assert await eventually(read)
         stop.set()
-
-
-async def test_a_reader_that_cannot_be_opened_is_told_and_opened_later() -> None:
-    class RenewedStore(FakeCluster):
-        refusals = 1
-
-        def reader(self, *, read_committed: bool = True) -> ManagedReader:
-            if self.refusals:
-                self.refusals -= 1
-                raise ConfigError("ssl.keystore.location: it holds no private key")
-            return super().reader(read_committed=read_committed)
-
-    clock = FakeClock()
-    cluster = RenewedStore("B", clock=clock)
-    cluster.add_topic("A.heartbeats")
-    seen: list[TwinlogError | None] = []
-    watcher = watcher_of(cluster, clock, {})
-    watcher.on_read_blocker = lambda _alias, _topic, error: seen.append(error)
-
-    async def read() -> bool:
-        return len(seen) > 1
-
-    stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(watcher.run(stop), name="watcher")
-        assert await eventually(read)
-        stop.set()
-    assert isinstance(seen[0], ConfigError)
-    assert seen[1] is None

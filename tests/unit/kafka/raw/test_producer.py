@@ -16,7 +16,6 @@ from twinlog.kafka.raw import (
     ProducerSettings,
     ProducerState,
     RawProducer,
-    TransactionCoordinator,
     TransactionRotation,
     fence,
     list_offsets,
@@ -24,7 +23,6 @@ from twinlog.kafka.raw import (
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
 from twinlog.testing.broker.calls import KAFKA_3_9, KAFKA_4_3
-from twinlog.testing.broker.transactions import Identity
 from twinlog.testing.raw_copying import QUICK
 from unit.testing.broker.broker_rig import pool
 
@@ -67,54 +65,6 @@ async def test_a_commit_shows_everything_and_what_is_left_open_never_shows(targe
                     assert producer.state is ProducerState.READY
     for partition in partitions:
         assert committed(target, partition) == [b"commit"] * 3
-
-
-async def test_a_new_producer_id_is_admitted_when_the_epochs_of_one_are_used_up() -> None:
-    """The end of a transaction of version 2 brings it. Who initialises the id again keeps it."""
-    admitted: list[int] = []
-
-    async def admit(producer_id: int, _transactional_id: str) -> None:
-        admitted.append(producer_id)
-
-    async with FakeKafka() as kafka, pool(kafka) as session:
-        coordinator = TransactionCoordinator(session, "t", transaction_timeout_seconds=60, admit=admit)
-        first = await coordinator.new_identity(timeout_seconds=60)
-        await coordinator.agree(timeout_seconds=60)
-        identity = first._replace(producer_epoch=32_760)
-        kafka.cluster.transactions.by_id["t"].identity = Identity(*identity)
-        for _ in range(7):
-            assert admitted == [first.producer_id]
-            identity = await coordinator.end(identity, commit=False, timeout_seconds=60)
-        assert admitted == [first.producer_id, identity.producer_id]
-        assert identity.producer_epoch == 0
-        assert (await coordinator.new_identity(timeout_seconds=60)).producer_id == identity.producer_id
-        assert len(admitted) == 2
-
-
-@pytest.mark.parametrize(
-    ("target", "sequences", "epochs"),
-    [
-        (KAFKA_4_3, [0, 2] * 4, [0, 0, 1, 1, 2, 2, 3, 3]),
-        (KAFKA_3_9, [0, 2, 3, 5, 6, 8, 9, 11], [0] * 8),
-    ],
-    ids=["4.3", "3.9"],
-    indirect=["target"],
-)
-async def test_every_transaction_has_an_epoch_of_its_own_where_the_cluster_can_do_that(
-    target: FakeKafka, sequences: list[int], epochs: list[int]
-) -> None:
-    """So a batch that comes late cannot slip into a later transaction (KIP-890)."""
-    log = target.cluster.create_topic("t").partitions[0].log
-    async with pool(target) as session, RawProducer(session, QUICK, transactional_id="t") as producer:
-        for number in range(4):
-            producer.begin()
-            producer.send(P, a_batch(b"%d" % number, b"+"))
-            producer.send(P, a_batch(b"%d more" % number))
-            await producer.flush()
-            await producer.commit()
-    headers = [each.header for each in log.batches if each.marker is None]
-    assert [header.base_sequence for header in headers] == sequences
-    assert [header.producer_epoch - headers[0].producer_epoch for header in headers] == epochs
 
 
 async def test_a_batch_whose_leader_is_away_fails_by_that_and_names_the_broker() -> None:

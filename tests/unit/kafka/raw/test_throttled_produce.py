@@ -101,35 +101,6 @@ async def test_a_batch_that_is_always_refused_is_late_by_the_refusal_of_its_own(
         assert {each.reason for each in producer.partition_failures.values()} == {"TRANSACTION_BUSY"}
 
 
-async def test_a_batch_that_the_broker_has_and_refuses_is_not_overtaken_by_five_others() -> None:
-    """A broker counts its replicas before it looks for duplicates, and knows the last five batches."""
-    async with (
-        FakeKafka() as kafka,
-        pool(kafka) as session,
-        RawProducer(session, IMPATIENT, transactional_id="t") as producer,
-    ):
-        kafka.cluster.create_topic("t", partition_count=len(PARTITIONS))
-        producer.begin()
-        producer.send(PARTITIONS[0], a_batch(b"known"))
-        await producer.flush()
-        requests = iter(range(1000))
-
-        def trouble(_node: Node, request: Request) -> None:
-            if request.api_key == API_KEYS["produce"]:
-                number = next(requests)
-                if number == 0:
-                    kafka.faults.begin(api="produce", times=1, loses=Loss.AFTER)
-                elif number in (5, 10):
-                    kafka.faults.begin(api="produce", times=1, error=ErrorCode.not_enough_replicas)
-
-        kafka.on_request = trouble
-        values = [b"%d" % number for number in range(BATCHES)]
-        for value in values:
-            producer.send(PARTITIONS[0], a_batch(value))
-        await producer.commit()
-        assert committed(kafka, PARTITIONS[0]) == [b"known", *values]
-
-
 @pytest.mark.parametrize("seed", range(4))
 async def test_nothing_is_lost_doubled_or_final_with_throttles_and_lost_answers_at_random(seed: int) -> None:
     """A connection that is given up still has requests that a throttled broker reads later."""

@@ -128,62 +128,6 @@ _PRODUCED = [
 ]
 
 
-def test_produce_that_adds_its_partitions_is_version_12() -> None:
-    """Bytes after ProduceRequest.json: compact, and tagged fields after every structure."""
-    parts = [
-        _part(TopicPartition("a", 0), b"head", b"records"),
-        _part(TopicPartition("b", 2), b"h", b"r" * 200),
-        _part(TopicPartition("a", 258), b"h", b"r"),
-    ]
-    request = produce_request(parts, transactional_id="id-1", timeout_ms=30_000, adds_partitions=True)
-    agreed = request.prepare({0: (3, 13)})
-    assert (
-        b"".join(agreed.pieces)
-        == (
-            b"\x05id-1"  # transactional id
-            b"\xff\xff"  # acks
-            b"\x00\x00\x75\x30"  # timeout
-            b"\x03"  # two topics
-            b"\x02a\x03"  # two partitions
-            b"\x00\x00\x00\x00\x0cheadrecords\x00"
-            b"\x00\x00\x01\x02\x03hr\x00"
-            b"\x00"
-            b"\x02b\x02"
-            b"\x00\x00\x00\x02\xca\x01h" + b"r" * 200 + b"\x00"
-            b"\x00"
-            b"\x00"
-        )
-    )
-    assert agreed.header(7, b"c") == b"\x00\x00\x00\x0c\x00\x00\x00\x07\x00\x01c\x00"
-    with pytest.raises(IncompatibleBrokerVersion, match="12 to 12 are needed"):
-        request.prepare({0: (0, 11)})
-
-
-def test_answers_to_version_12_are_read() -> None:
-    """Bytes after ProduceResponse.json."""
-    request = produce_request(_PRODUCED, transactional_id="id", timeout_ms=1, adds_partitions=True)
-    frame = (
-        b"\x00\x00\x00\x09"  # correlation id
-        b"\x01\x05\x02??"  # the header's tagged fields
-        b"\x03"  # two topics
-        b"\x02a\x02"
-        b"\x00\x00\x00\x00\x00\x00" + (1234).to_bytes(8) + b"\xff" * 8 + b"\x00" * 8 + b"\x01\x00"
-        b"\x01\x00\x09" + b"\x00\x00\x00\x01\x00\x00\x00\x05\x00"  # the leader, tagged
-        b"\x00"
-        b"\x02b\x02"
-        b"\x00\x00\x00\x02\x00\x57" + b"\xff" * 24 + b"\x02\x00\x00\x00\x00\x07no key\x00\x00"
-        b"\x00"
-        b"\x00"
-        b"\x00\x00\x00\x00\x00"  # throttle time, tagged fields
-    )
-    frame = frame[:-5] + (250).to_bytes(4) + b"\x00"
-    agreed = request.prepare({0: (3, 12)})
-    (one, other), throttle_ms = agreed.read(frame, 4)
-    assert throttle_ms == agreed.throttle_ms == 250
-    assert one == (TopicPartition("a", 0), 0, 1234, "", None)
-    assert other == (TopicPartition("b", 2), 87, -1, "no key", 0)
-
-
 def test_topics_are_named_by_their_ids_where_all_ids_are_known() -> None:
     one, other = bytes(range(16)), bytes(range(16, 32))
     ids = {"a": "AAECAwQFBgcICQoLDA0ODw", "b": "EBESExQVFhcYGRobHB0eHw"}

@@ -234,28 +234,6 @@ def positions(table: PartitionTable) -> dict[TopicPartition, int | None]:
     return {partition: row.position for partition, row in table.rows.items()}
 
 
-def test_a_partition_that_leaves_and_comes_back_within_an_epoch_goes_on_from_its_last_report() -> None:
-    table, stays, leaves = PartitionTable(), TopicPartition("stays", 0), TopicPartition("leaves", 0)
-    both = {stays: "A.stays", leaves: "A.leaves"}
-    table.apply(TopicsChosen(targets=both), 0.0)
-    table.apply(Begun(partition=stays, position=0), 0.0)
-    table.apply(Begun(partition=leaves, position=0), 0.0)
-    table.apply(TopicsChosen(targets={stays: "A.stays"}, owned=both), 0.0)
-    assert table.plannable() == frozenset(), "how it is copied is not decided"
-    copy = CopyFact(partition=stays, preserved=False, since=0, reason="COMPACTED", target_topic_id="id")
-    table.apply(CopyDecided(partition=stays, copy=copy), 0.0)
-    assert table.plannable() == {stays}
-    hears(table, report(leaves, 7, 9, 7, 70))
-    table.apply(TopicsChosen(targets=both, owned=both), 0.0)
-    assert positions(table) == {stays: 0, leaves: 7}
-
-    table.apply(TopicsChosen(targets={stays: "A.stays"}, owned=both), 0.0)
-    table.apply(TopicsChosen(targets=both, owned=[stays]), 0.0)
-    assert positions(table) == {stays: 0, leaves: None}, (
-        "the log says where it stands once its owner has ended"
-    )
-
-
 def test_a_flow_wrote_nothing_as_long_as_its_tasks_and_its_positions_say_so() -> None:
     table = begun()
     row = table.rows[P]

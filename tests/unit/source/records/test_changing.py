@@ -218,33 +218,6 @@ class Away(FakePipe):
         return await super().change(partition, records)
 
 
-def test_spark_is_asked_until_it_answers_and_who_comes_meanwhile_finds_why_it_has_not() -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), where="true"),
-            source="A",
-            pipe=Away(),
-            alone=FakePipe(),
-            strict=FakePipe(),
-            tries_again=True,
-        )
-        at, records, now = TopicPartition("t", 0), [(0, 0, b"a")], asyncio.get_running_loop().time
-        began = now()
-        asked = group.create_task(changing.change(at, records), name="an epoch that ends")
-        await pause(59)
-        assert changing.at_spark[at].problem is None
-        asked.cancel()
-        await pause(10)
-        waits = changing.at_spark[at]
-        assert (waits.since, waits.problem and waits.problem.reason) == (began, "NO_FREE_CORE")
-        assert [*(await changing.change(at, records)).passed] == [0]
-        assert now() - began < 140
-        assert changing.at_spark == {}
-
-    run_in_virtual_time(in_group(run))
-
-
 def test_what_spark_fails_to_change_for_nobody_is_given_up() -> None:
     async def run(group: asyncio.TaskGroup) -> None:
         pipe = Away()
