@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from itertools import product
 from pathlib import Path
 from random import Random
 
@@ -25,10 +26,11 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 from twinlog.model import Flow
 from twinlog.testing.broker.faults import Loss
+from twinlog.wire import Heartbeat, encode_heartbeat
 
 LISTEN_BESIDE = (
     "twinlog.source.listen = 127.0.0.1:27401\ntwinlog.configsync.listen = 127.0.0.1:27404\n"
-    "twinlog.checkpoint.listen = 127.0.0.1:27402\n"
+    "twinlog.checkpoint.listen = 127.0.0.1:27402\ntwinlog.heartbeat.listen = 127.0.0.1:27403\n"
 )
 """Of the services of another file."""
 
@@ -76,6 +78,26 @@ async def test_a_file_for_each_direction(world: World) -> None:
     await all_once(world, 120)
     for file, flow in ((world.file, Flow("A", "B")), (back, Flow("B", "A"))):
         assert await verified(world, flow, file=file) == ("EQUAL", 0)
+    assert not [each for each in world.logged if each["level"] in ("error", "critical")]
+
+
+@lives_in(orders_on_all, seed=19, file=ONE_WAY)
+async def test_the_heartbeats_of_a_flow_are_written_by_a_process_whose_file_copies_it(world: World) -> None:
+    """A process writes MirrorMaker 2's heartbeats also for flows that its file does not copy. The other file
+    copies it, and needs one on the source, too."""
+    names = ("configsync", "source", "heartbeat")
+    world.start(*names)
+    await world.pause(60)
+    back = write_back(world)
+    world.start(*(f"{name} 2" for name in names), arguments=("--config", str(back)))
+    await world.pause(120)
+    keys = (encode_heartbeat(Heartbeat(source=x, target=y, timestamp_ms=0))[0] for x, y in ("AB", "BA"))
+    for key, alias in product(keys, "AB"):
+        seen = world.on[alias].read("heartbeats")
+        assert any(each.key == key for each in seen if each.timestamp_ms > seen[-1].timestamp_ms - 5000)
+    assert not [row.notes for row in (await world.status()).flows.values() if row.notes]
+    await world.stop("heartbeat 2")
+    await world.pause(60)
     assert not [each for each in world.logged if each["level"] in ("error", "critical")]
 
 

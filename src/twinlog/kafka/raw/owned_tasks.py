@@ -40,7 +40,11 @@ class OwnedTasks:
 
     def create_task(self, work: Coroutine[None, None, None], name: str) -> "asyncio.Task[None]":
         assert self._group is not None, "open comes first"
-        return self._group.create_task(work, name=name)
+        try:
+            return self._group.create_task(work, name=name)
+        except RuntimeError:
+            work.close()  # As Python 3.13 does: the group is over, because its owner was cancelled.
+            raise
 
     async def _own(self) -> None:
         try:

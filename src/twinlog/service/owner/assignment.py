@@ -30,7 +30,7 @@ class Why(StrEnum):
     EVEN_LOAD = "EVEN_LOAD"
     """It came from a process that had more to do."""
     OUT_OF_REACH = "OUT_OF_REACH"
-    """The process before does not reach the source."""
+    """The process before does not reach the source, or its file does not copy the flow."""
     BY_HAND = "BY_HAND"
     """An operator moved it here, and here it stays."""
     IN_DOUBT = "IN_DOUBT"
@@ -41,7 +41,7 @@ class Reach(IntEnum):
     """Whether a process reaches a flow's source."""
 
     LOST = -1
-    """For long: another process is better."""
+    """Not for long, or its file does not copy the flow: another process is better."""
     UNKNOWN = 0
     FINE = 1
 

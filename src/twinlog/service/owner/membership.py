@@ -158,7 +158,7 @@ class Membership:
             raise ConflictError(f"{flow} is owned by {move.to} already", reason="REPLICA_OWNS")
         if chosen in part.lost:
             raise ConflictError(
-                f"{move.to} does not reach {flow.source}, so it could not copy {flow}: mend its way there"
+                f"{move.to} does not reach {flow.source}, or its file does not copy it: mend its way there"
                 " (`twinlog status` of that process says what is wrong), or name another process",
                 reason="REPLICA_LOST_SOURCE",
             )
