@@ -63,26 +63,6 @@ OTHER_FAILURE = FailedFlow(
 )
 
 
-def test_a_flow_is_a_table_with_what_becomes_of_each_and_who_made_the_copy(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    print_acls([ACLS], call(Output.TABLE))
-    title, head, *rows = capsys.readouterr().out.splitlines()
-    assert title == "A->B: 1 FOREIGN, 2 IN_STEP, 1 LEFT_OUT, 1 MISSING, 1 SURPLUS"
-    assert head.split("  ")[0] == "state"
-    assert "on A" in head
-    assert [(row.split()[0], "Twinlog" in row, "others" in row) for row in rows] == [
-        ("IN_STEP", True, False),
-        ("IN_STEP", False, True),
-        ("MISSING", False, False),
-        ("LEFT_OUT", False, False),
-        ("SURPLUS", True, False),
-        ("FOREIGN", False, True),
-    ]
-    assert "ALLOW User:dave WRITE on LITERAL TOPIC orders from *" in rows[3]
-    assert rows[3].endswith("ALLOW WRITE")
-
-
 def test_a_flow_without_any_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     print_acls([FlowAcls(flow=A_TO_B, entries=[])], call(Output.TABLE))
     assert capsys.readouterr().out == "A->B: no ACLs\n"

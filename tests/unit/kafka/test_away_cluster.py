@@ -9,10 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 import pytest
 
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.groups.coordinators import GroupCoordinators
-from twinlog.kafka.groups.offsets import GroupDescriptionsClient
 from twinlog.kafka.ports import (
     AclBinding,
     CommittedOffset,
@@ -21,7 +18,6 @@ from twinlog.kafka.ports import (
     NewTopic,
     OffsetSpec,
 )
-from twinlog.kafka.protocol.client_pool import DataClientPool
 from twinlog.model import TopicPartition
 from twinlog.testing.broker import FakeKafka
 
@@ -187,24 +183,3 @@ async def test_a_broker_that_is_away_is_an_error_of_the_groups_that_it_coordinat
     for error in unread.values():
         assert f"broker {gone} cannot be reached" in str(error)
     assert {each.state for each in described.values() if not isinstance(each, KafkaError)} == {"DEAD"}
-
-
-async def test_a_group_is_listed_by_the_broker_that_coordinates_it_now() -> None:
-    """A listing leaves out what a broker coordinates no longer, and a group of another protocol than the
-    classic one, with members, would count as one that does not exist."""
-    async with FakeKafka(node_count=3) as kafka:
-        properties = {"bootstrap.servers": kafka.bootstrap}
-        session = DataClientPool("B", aiokafka_client_options(properties, alias="B"), timeout_seconds=30.0)
-        described = GroupDescriptionsClient(session, GroupCoordinators(session))
-        async with open_cluster("B", properties) as cluster:
-            await cluster.alter_group_offsets("g", {PARTITION: CommittedOffset(next_offset=1)})
-        try:
-            await described.describe(["g"])
-            home = kafka.cluster.coordinator(0, "g")
-            assert home is not None
-            kafka.cluster.moved_coordinators[0, "g"] = home.node_id % 3 + 1
-            listed = await described.listed(["g", "none"])
-        finally:
-            await session.close()
-    assert listed["none"] is None
-    assert listed["g"] is not None

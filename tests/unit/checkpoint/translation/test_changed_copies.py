@@ -1,6 +1,5 @@
 """Groups in copies that Spark has changed: by the syncs, or exact where records name their origins."""
 
-import re
 from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -19,28 +18,6 @@ from unit.checkpoint.exact_questions import (
 )
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN, MirroredLogs
 from unit.checkpoint.record_log import RecordLog
-
-
-async def test_a_changed_copy_is_mapped_and_no_more_records_are_read_again_than_it_says() -> None:
-    logs = MirroredLogs(seed=5, offset_lag_max=100)
-    logs.produce(900)
-    logs.copy()
-    offsets = range(0, logs.source.log(ORIGIN).end_offset, 37)
-    exact = translator(logs)
-    exact.is_comparable, exact.origin = lambda partition: False, lambda partition: None
-    found = await translate(exact, offsets)
-    check_never_ahead(logs, found)
-    true = await translate(translator(logs), offsets)
-    assert {each.verdict for each in found.values()} == {Verdict.MAPPED, Verdict.TOO_OLD}
-    for offset, translation in found.items():
-        if translation.verdict is Verdict.TOO_OLD:
-            continue
-        bound = re.search(r"at most (\d+) records lie between", translation.message)
-        again = sum(
-            (translation.downstream_offset or 0) <= record.offset < (true[offset].downstream_offset or 0)
-            for record in logs.visible_target()
-        )
-        assert again <= (int(bound[1]) if bound else 0)
 
 
 @pytest.mark.parametrize("seed", range(7))

@@ -4,9 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
-from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import IdentityReplicationPolicy
@@ -21,7 +18,6 @@ from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.translation.shared_copies import SharedCopies
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import A_TO_B, CheckpointFlowRig, NothingKnown
-from unit.checkpoint.moves.move_rig import run
 
 IDENTITY = IdentityReplicationPolicy(source_cluster_alias="A")
 ORDERS = TopicPartition("orders", 0)
@@ -163,26 +159,6 @@ async def test_nothing_is_committed_where_another_flow_writes_and_everybody_is_t
         (entry,) = plan.partitions
         assert (entry.translation.verdict, entry.to_offset) == (Verdict.SHARED_COPY, None)
         assert any("without a translation" in warning for warning in plan.warnings)
-
-
-async def test_checkpoints_in_a_shared_copy_move_nobody_after_a_restart_without_the_source() -> None:
-    """An earlier release has written them."""
-    site = Site()
-    await site.write(200)
-    site.rig.source.set_group("billing", {ORDERS: 20})
-    await site.rig.write_sync("orders", 0, 0)
-    async with site.rig.running() as parts:
-        await site.rig.do_pass(parts.checkpointer)
-    await site.copies()
-    own = {"source_cluster_id": await site.rig.source.cluster_id()}
-    await site.record(["flow"], own, of="A")
-    site.rig.source.take_away()
-    restarted = site.rig.parts()
-    served = assemble_moves({A_TO_B: restarted}, site.rig.around())[A_TO_B]
-    with pytest.raises(TransientKafkaError):
-        await site.rig.do_pass(restarted.checkpointer)
-    await run(served.failover, MoveOptions(accept_loss=True, wait_seconds=0))
-    assert (await site.rig.target.group_offsets(["billing"]))["billing"] == {}
 
 
 async def test_copies_whose_names_tell_their_source_are_not_shared() -> None:

@@ -233,26 +233,6 @@ async def test_a_run_says_what_consumers_do_next(capsys: pytest.CaptureFixture[s
     assert "they have to subscribe to A.orders instead of orders" in out
 
 
-async def test_a_report_shows_what_was_committed_and_what_was_left_out(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Of each group and partition; the offsets of a plan are those of before."""
-
-    def three(plan: pb2.MovePlan) -> None:
-        plan.partitions.append(partition("ahead", pb2.MOVE_ACTION_KEEP_AHEAD))
-        plan.partitions[-1].present_offset = 12
-        plan.partitions.append(partition("out", pb2.MOVE_ACTION_SKIP_NO_OFFSET))
-        plan.partitions[-1].verdict = pb2.VERDICT_TARGET_UNREADABLE
-
-    await print_run(told(pb2.RunFailoverResponse(report=report_of(a_plan(three)))), Output.TABLE)
-    out = capsys.readouterr().out
-    rows = {line.split()[0]: line.split() for line in out.splitlines() if "orders-0" in line}
-    assert rows["g"][4:] == ["9", "EXACT", "committed"]
-    assert rows["ahead"][4:] == ["12", "EXACT", "stays", "ahead"]
-    assert rows["out"][4:] == ["-", "TARGET_UNREADABLE", "left", "out:", "SKIP_NO_OFFSET"]
-    assert "not copied yet" not in out
-
-
 @pytest.mark.parametrize("output", Output)
 async def test_a_run_with_records_left_behind_is_not_complete(
     output: Output, capsys: pytest.CaptureFixture[str]

@@ -57,25 +57,6 @@ async def test_the_first_rule_that_decided(
     assert (answer.verdict, answer.rule[: len(rule)]) == (verdict, rule)
 
 
-@pytest.mark.parametrize(
-    ("topic", "verdict"),
-    [
-        ("B.orders", Explained.CYCLE),
-        ("__of_kafka", Explained.INTERNAL),
-        ("mm2-x.internal", Explained.INTERNAL),
-        ("users", Explained.NOT_INCLUDED),
-    ],
-)
-async def test_a_name_that_no_rule_would_have_copied_says_that_and_not_the_rule(
-    tmp_path: Path, topic: str, verdict: Explained
-) -> None:
-    """It sent to a rule that does not help."""
-    flow = make_flow(tmp_path, {"topics": "orders"})
-    flow.source.add_topic(topic)
-    await flow.refresh()
-    assert (await the_answer(flow, topic)).verdict is verdict
-
-
 async def test_a_topic_that_the_next_refresh_takes_up(flow: ConfigSyncRig) -> None:
     flow.source.add_topic("later")
     answer = await the_answer(flow, "later")

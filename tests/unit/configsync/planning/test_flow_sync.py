@@ -259,27 +259,6 @@ async def test_a_registry_that_cannot_be_read_is_never_overwritten(flow: ConfigS
     assert len(flow.target.records(TopicPartition(REGISTRY, 0))) == written
 
 
-async def test_a_registry_that_was_deleted_is_recreated_from_what_is_known(flow: ConfigSyncRig) -> None:
-    flow.source.add_topic("orders")
-    await flow.refresh()
-    await flow.source.delete_topics(["orders"])
-    flow.source.add_topic("orders")
-    await flow.refresh()
-    before = flow.topics()
-    assert before["orders"].generation == 2
-    await flow.target.delete_topics([REGISTRY])
-    flow.source.add_topic("orders-new")
-    with pytest.raises(KafkaError, match=REGISTRY):
-        await flow.refresh()
-    await flow.refresh()
-    flow.restart()
-    flow.source.take_away()
-    with pytest.raises(TransientKafkaError):
-        await flow.refresh()
-    assert flow.topics()["orders"] == before["orders"]
-    assert "orders-new" in flow.topics()
-
-
 async def test_records_of_a_later_version_survive(flow: ConfigSyncRig) -> None:
     await flow.refresh()
     async with flow.target.writer() as writer:

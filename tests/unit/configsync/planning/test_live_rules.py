@@ -222,28 +222,6 @@ async def test_no_rule_is_written_where_the_source_was_never_known(tmp_path: Pat
     assert REGISTRY not in await flow.target.list_topics()
 
 
-async def test_changes_that_do_not_fit_any_more_leave_the_file_in_effect(flow: ConfigSyncRig) -> None:
-    later = RulesRecord(
-        revision=7, updated_at_ms=0, values={"topics": "users", "twinlog.sync.mode": "sometimes"}
-    )
-    async with flow.target.writer() as writer:
-        await writer.append(
-            TopicPartition(REGISTRY, 0),
-            key=encode_key(RecordKey(StoredKind.RULES)),
-            value=encode_value(later),
-        )
-    flow.restart()
-    await flow.refresh()
-    assert sorted(flow.topics()) == ["orders", "orders-eu"]
-    view = flow.commands.rules()
-    assert view.revision == 7
-    assert "twinlog.sync.mode" in view.problem
-    await flow.commands.update_rules([change(RESET, "twinlog.sync.mode")])
-    await flow.refresh()
-    assert sorted(flow.topics()) == ["users"]
-    assert flow.commands.rules().problem == ""
-
-
 SECRET = "hunter2-real-secret"
 
 

@@ -198,26 +198,6 @@ async def test_a_flow_that_shares_its_target_with_no_other_stores_nothing_for_ot
     assert not [record for record in records if (record.key or b"").startswith(b'["wanted"')]
 
 
-@pytest.mark.parametrize("shared", [1], ids=["one process"], indirect=True)
-async def test_what_a_flow_wants_counts_also_from_before_another_one_synced(shared: SharedTarget) -> None:
-    """B->C finds the ACL on its target while A->C does not sync ACLs."""
-    key = "sync.topic.acls.enabled"
-
-    async def sync_of_first(value: str) -> None:
-        switch = RuleChange(key=key, operation=RuleOperation.SET, value=value)
-        await shared.first.commands.update_rules([switch])
-        await shared.refresh(shared.first)
-
-    shared.clear("B")
-    await shared.refresh(shared.second)
-    await sync_of_first("false")
-    shared.clusters["B"].acls = {BILLING}
-    await shared.refresh(shared.second)
-    shared.clear("A")
-    await sync_of_first("true")
-    assert shared.acls == {BILLING}
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 async def test_a_source_without_an_authorizer_keeps_no_acl_of_another_flow(
     tmp_path: Path, processes: int

@@ -157,27 +157,6 @@ async def test_an_owner_that_had_nothing_to_copy_for_long_signs_before_it_copies
     assert not (await rig.owner()).ownership.former_left_at_rest
 
 
-async def test_an_owner_signs_although_the_ends_of_its_copies_cannot_be_asked_for(rig: FlowRig) -> None:
-    """An owner that is silent for long counts as gone."""
-    await rig.write(rig.target, "A.t", 5)
-    state = await rig.owner(TRANSLATED)
-    await state.journal.position(P, 5)
-    reported(state, position=5, source_end=5, target_end=5)
-
-    def fail(call: Call) -> None:
-        if TopicPartition("A.t", 0) in call.arguments["partitions"]:
-            raise from_reason(TIMEOUT, "list_offsets", alias="B")
-
-    rig.target.intercept("list_offsets", fail)
-    rig.clock.advance(100)
-    with pytest.raises(KafkaError):
-        await state.renew()
-    await state.positions.refresh()
-    owner = state.positions.control.owner
-    assert owner is not None
-    assert owner.renewed_at_ms == rig.clock.now_ms()
-
-
 async def test_of_two_owners_at_most_one_can_commit_from_its_start_positions_on(rig: FlowRig) -> None:
     """Each of the three looks at its claim after its tasks are ready, and before it starts them."""
     first = await rig.owner()

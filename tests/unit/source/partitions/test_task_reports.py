@@ -95,26 +95,6 @@ def test_a_target_that_a_task_found_shortened_is_told_once() -> None:
     assert row.target_end == 140
 
 
-def test_a_target_that_loses_its_tail_at_the_same_place_a_second_time_is_told_again() -> None:
-    """An operator set the position back after the first loss, and what was copied again is lost as well."""
-    table = begun()
-    row = table.rows[P]
-    hears(
-        table,
-        said(position=100, target_end=120),
-        said(position=110, target_end=100, shortened_to=90, shortened_at=100),
-    )
-    assert row.shortened is not None
-    table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
-    for words in (
-        said(position=130, target_end=150, shortened_to=90, shortened_at=100),
-        said(position=140, target_end=100, shortened_to=90, shortened_at=130),
-    ):
-        assert row.shortened is None
-        hears(table, words)
-    assert row.shortened == Shortened(end_offset=90, first_lost=70, position=130)
-
-
 def test_a_target_that_loses_the_same_records_a_second_time_is_told_again() -> None:
     """The position was set back to the same record, and the copy lost it at the same place."""
     table = begun()

@@ -162,28 +162,6 @@ def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed:
     run_in_virtual_time(in_group(run))
 
 
-def test_a_record_is_not_blamed_for_what_another_one_did_at_its_offset() -> None:
-    """The topic was created again, and a worker is killed."""
-
-    async def run(group: asyncio.TaskGroup) -> None:
-        alone = FakePipe()
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
-            source="A",
-            pipe=FakePipe(killed_at={2}),
-            alone=alone,
-            strict=FakePipe(),
-        )
-        former = await changing.change(TopicPartition("t", 0), [(1, 0, BREAK)])
-        assert list(former.failed) == [1]
-        alone.killed_at = {alone.calls + 1}
-        changed = await changing.change(TopicPartition("t", 0), [(1, 0, b"a")])
-        assert (list(changed.failed), list(changed.passed)) == ([], [1])
-
-    run_in_virtual_time(in_group(run))
-
-
 def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waited_no_longer() -> None:
     async def run(group: asyncio.TaskGroup) -> None:
         changing = Changing(

@@ -247,27 +247,6 @@ def noted(opened: Opened, source: MemoryLog, target: MemoryLog, **taken: Any) ->
     return opened().narrowed(bounds_of(source, target, **taken)).bounds.source_start
 
 
-@pytest.mark.parametrize("copied_again", [False, True])
-def test_a_gap_that_was_copied_again_excuses_nothing_where_a_proof_continues(
-    opened: Opened, copied_again: bool
-) -> None:
-    """The first record behind what was proven is not there. One of which nothing was copied does."""
-    records = [DecodedRecord(number, 1_000 + number, b"k", b"%d" % number, ()) for number in range(60)]
-    gap = KnownGap(from_offset=10, to_offset=50, reason="RETENTION", acknowledged=True)
-    source = MemoryLog.of(records)
-    begun = records[: 30 if copied_again else 10]
-    before, target = MemoryLog.of(begun), MemoryLog.of([*begun, *records[40:]])
-    first: dict[str, Any] = {"source_goal": 30, "source_limit": 30, "gaps": (gap,), "position": 30}
-    opened().end(prove(source, before, **first), bounds_of(source, before, **first))
-    rest = opened().narrowed(bounds_of(source, target, gaps=(gap,))).bounds
-    assert rest.source_start == 30
-    left = {name: getattr(rest, name) for name in ("source_start", "target_start", "equal_until", "gaps")}
-    found = prove(source, target, **left)
-    assert [(each.kind, each.source_offset, each.count) for each in found.differences] == (
-        [(DifferenceKind.MISSING, 30, 10)] if copied_again else []
-    )
-
-
 @pytest.mark.parametrize("to", [30, 31, 50])
 def test_a_joined_gap_excuses_no_more_where_a_proof_continues_within_it(opened: Opened, to: int) -> None:
     """What it excused before is counted with what is left: all of it is compared again."""

@@ -1,15 +1,10 @@
 """Whom cores are lent to, where lent workers find the owner, and when neither side does it."""
 
-import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
 
-from twinlog import __version__
-from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.config import Address, Configuration, load
 from twinlog.model import Flow
 from twinlog.service.owner.assignment import Why
@@ -17,10 +12,9 @@ from twinlog.service.owner.membership import FlowOwner
 from twinlog.testing.rpc import MemoryRpc, RpcNetwork
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 from twinlog_source.driver.lender import DriverPlace
-from twinlog_source.driver.stream.lending import Borrower, lendable_owners, refusal_of_open_port, shares
+from twinlog_source.driver.stream.lending import lendable_owners, refusal_of_open_port, shares
 from twinlog_source.driver.stream.worker_port import LentPort, WorkerPort, listen_address
 from twinlog_source.driver.stream.worker_servicer import WorkerServicer
-from twinlog_source.driver.worker_pool import MOST_WORKERS, WorkerPool, Workers
 
 BASE = "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
 OPEN = "twinlog.source.listen = 0.0.0.0:17401\n"
@@ -82,37 +76,6 @@ def test_what_an_owner_does_not_use_goes_to_one_that_does_and_else_stays() -> No
     assert shares({AWAY: 0, BESIDE: 9}, 4, {}) == {AWAY: 0, BESIDE: 4}
     assert shares({AWAY: 1, BESIDE: 9}, 4, {AWAY: 4}) == {AWAY: 1, BESIDE: 3}
     assert shares({AWAY: 1, BESIDE: 0}, 4, {AWAY: 2, BESIDE: 1}) == {AWAY: 2, BESIDE: 1}
-
-
-class Call:
-    """Of a lender."""
-
-    def peer(self) -> str:
-        return "other:40000"
-
-    async def write(self, order: pb.LentWorker) -> None:
-        """It does nothing with what it is told."""
-
-
-@pytest.mark.parametrize(("told", "counted"), [(-3, 0), (2**31 - 1, MOST_WORKERS), (2, 2)])
-def test_a_lender_counts_for_no_less_than_nothing_and_for_no_more_than_a_process_has_workers(
-    told: int, counted: int
-) -> None:
-    pool = WorkerPool(workers=cast("Workers", None), clock=LoopClock())
-
-    async def reach() -> DriverPlace:
-        return DriverPlace(endpoint="box:40001", certificate="PEM")
-
-    async def signs() -> AsyncIterator[pb.LentCores]:
-        yield pb.LentCores(version=__version__)
-        yield pb.LentCores(version=__version__, cores=told)
-        assert [lender.cores for lender in pool.lenders] == [counted]
-
-    async def scenario() -> None:
-        borrower = Borrower(pool=pool, refusal=None, reach=reach, stop=asyncio.Event())
-        await borrower.serve(signs(), cast("Any", Call()))
-
-    run_in_virtual_time(scenario())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from twinlog.testing.brokers import eventually
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions import orders
 from twinlog_source.partitions.orders import PartitionState, PreservedTerms, TaskAssignment
-from twinlog_source.preserved.append_log import Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Tail
 from twinlog_source.preserved.own_batches import FirstForeign
 from twinlog_source.task.partition import PartitionCopy
@@ -53,25 +52,6 @@ def test_a_hole_that_consumers_would_see_ends_the_copy_before_it() -> None:
     assert isinstance(first.appends.next(), ReadEnd)
     rig.end_read(first, 2)
     assert (copy.needs_translation, copy.reason, copy.committed) == (True, "HOLE_TOO_LONG", 2)
-
-
-def test_a_copy_that_shall_end_ends_where_all_of_it_is_compared_with_the_source() -> None:
-    """Also before it is filled on, and a marker where the source has a record is no end of it."""
-    rig = PreservedRig()
-    plain = rig.assigned(FIRST, 9, end_reason="OFFSETS_CONFIGURED")
-    assert rig.copies[FIRST].needs_translation
-    (ended,) = [each for each in rig.facts() if isinstance(each, CopyFact)]
-    assert (ended.preserved, ended.since, ended.reason) == (False, 9, "OFFSETS_CONFIGURED")
-    assert plain.appends.next() is None
-
-    filled = PreservedRig()
-    at_target = filled.assigned(FIRST, 9, stored=7, filled=(Hole(7, 2),), end_reason="OFFSETS_CONFIGURED")
-    assert not filled.copies[FIRST].needs_translation
-    assert filled.copies[FIRST].fetchable(0.0), "it is read again to prove its end"
-    filled.fetched(FIRST, 7, 3)
-    assert at_target.appends.phase is Phase.FOREIGN
-    assert at_target.appends.foreign_at == 7
-    assert not filled.facts()
 
 
 def test_records_of_the_other_side_end_a_copy_also_while_its_end_is_compared() -> None:
