@@ -20,6 +20,7 @@ from twinlog.policy.internal_topics import (
     failover_topic,
     offset_syncs_topic,
     source_of_offsets,
+    source_offsets_topic,
     sync_history_topic,
 )
 from twinlog.policy.new_topics import BROKERS_FACTOR, BrokerRules
@@ -277,6 +278,7 @@ def check_loops(facts: Facts) -> Iterator[Finding]:
     unread = any(found.unreachable is not None for found in facts.clusters.values())
     if facts.flows and not rings and not unread:
         yield fine("all flows", "loops", "no topic is copied in a loop")
+    yield from _flows_back(facts)
     yield from _meshes(facts)
     yield from _old_formats(facts)
     yield from _collisions(facts.flows)
@@ -291,6 +293,24 @@ def copied_back(flows: Sequence[CheckedFlow]) -> Collection[tuple[Flow, str]]:
         for flow, name, target_name in copies
         if (Flow(flow.target, flow.source), target_name, name) in copies
     }
+
+
+def _flows_back(facts: Facts) -> Iterator[Finding]:
+    """Flows that have copied back, and that the file does not have, or not any more: nothing tells whether
+    they come again, so they count for ever."""
+    for flow in facts.flows:
+        source, target = flow.flow.source, flow.flow.target
+        topic, in_file = source_offsets_topic(target), {each.flow for each in facts.flows}
+        if flow.selector.policy.tracks_topic_sources or Flow(target, source) in in_file:
+            continue
+        if topic in facts.clusters[source].topics:
+            yield fine(
+                str(flow.flow),
+                "both ways",
+                f"{topic} on {source} is of a flow that is not in the file: what it copied back counts as"
+                " copied both ways, also while it is stopped. If it is gone for good, stop the source"
+                f" service, delete {topic}, start, and set positions that wait (ORIGIN_UNKNOWN)",
+            )
 
 
 def _meshes(facts: Facts) -> Iterator[Finding]:

@@ -203,6 +203,22 @@ def test_identity_names_round_three_clusters(configure: Configure) -> None:
     assert [(finding.check, finding.about) for finding in findings] == [("loops", "A->B and B->C and C->A")]
 
 
+@pytest.mark.parametrize(("policy", "has_back"), [(IDENTITY, False), (IDENTITY, True), ("", False)])
+def test_a_flow_back_that_is_not_in_the_file_is_named_with_how_to_end_it(
+    configure: Configure, policy: str, *, has_back: bool
+) -> None:
+    clusters = {"A": cluster("A", topics=frozenset({"orders", "mm2-offsets.B.internal"}))}
+    properties = {"B->A.enabled": str(has_back).lower()}
+    properties |= {"replication.policy.class": policy} if policy else {}
+    found = [
+        each.message
+        for each in judge(facts_of(configure(properties), clusters=clusters))
+        if each.check == "both ways"
+    ]
+    assert len(found) == (policy == IDENTITY and not has_back)
+    assert all("delete mm2-offsets.B.internal" in each for each in found)
+
+
 @pytest.mark.parametrize(("policy", "name"), [(IDENTITY, "orders"), ("", None)])
 def test_a_mesh_with_a_file_for_each_source_is_told_what_will_wait(
     configure: Configure, policy: str, name: str | None
