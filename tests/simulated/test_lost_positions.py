@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from simulated import histories
 from simulated.both_ways_rig import FILE, all_once, orders_on_all, values, write
-from simulated.world import SERVICES, World, live
+from simulated.histories import DEFAULT
+from simulated.test_held_before import foreign
+from simulated.test_steering import scope
+from simulated.world import SERVICES, World, live, lives_in
+from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
 
 
 async def stop_and_lose_positions(world: World, *more: str) -> None:
@@ -40,3 +46,70 @@ def test_a_flow_that_lost_its_positions_and_syncs_does_not_say_that_it_has_copie
                 world.start("source")
 
     live(life())
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_a_copy_with_offsets_of_its_own_whose_position_was_lost_waits_until_it_is_told(
+    tmp_path: Path, policy: str
+) -> None:
+    """It was copied again, and the records before were told as another's."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT + "twinlog.offsets = translated\n", seed=3) as world:
+            a, b = world.on["A"], world.on["B"]
+            for topic in ("orders", "orders.later"):
+                a.cluster.create_topic(topic, configs={"cleanup.policy": policy})
+            for number in range(3):
+                a.produce("orders", 0, b"%d" % number, key=b"%d" % number)
+            world.start(*SERVICES)
+            await histories.copied(world, prefix="A.")
+            await world.pause(20)
+            await stop_and_lose_positions(world)
+            a.produce("orders", 0, b"3", key=b"3")
+            a.produce("orders.later", 0, b"later", key=b"l")
+            world.start(*SERVICES)
+            await histories.copied(world, "orders.later", prefix="A.")
+            await world.kill("source")
+            world.start("source")
+            await world.pause(60)
+            assert [seen.value for seen in b.read("A.orders")] == [b"0", b"1", b"2"]
+            asked = ListPartitionsRequest(flow=scope("orders").flow, source_topic="orders")
+            (told,) = (await world.order("ListPartitions", asked)).partitions
+            assert (told.reason, told.foreign_records) == ("NO_POSITION", 0)
+            assert "A.orders-0 on B has records of the flow, whose position was lost" in told.message
+            assert await foreign(world) == []
+            move = source.SetPositionsRequest(scope=scope("orders"), by="ann")
+            move.target.offset = 3
+            assert (await world.order("SetPositions", move)).applied
+            await histories.copied(world, prefix="A.")
+            await world.kill("source")
+            world.start("source")
+            a.produce("orders", 0, b"4", key=b"4")
+            await histories.copied(world, prefix="A.")
+            assert await foreign(world) == []
+
+    live(life())
+
+
+@lives_in(orders_on_all, seed=5)
+async def test_a_flow_of_a_topic_that_is_copied_both_ways_that_lost_its_positions_doubles_nothing(
+    world: World,
+) -> None:
+    """Applications wrote last to the copy: the flow back tells that there were copies."""
+    world.start(*SERVICES)
+    await write(world, range(10), partitions=1)
+    await all_once(world, 20)
+    await stop_and_lose_positions(world)
+    await write(world, range(10, 12), partitions=1)
+    world.start(*SERVICES)
+    await world.pause(60)
+    assert sorted(values(world, "B")) == sorted({*values(world, "B")})
+    for here, there in (("A", "B"), ("B", "A")):
+        move = source.SetPositionsRequest(scope=scope("orders", here, there), by="ann")
+        next_ = next(each for each in world.on[here].read("orders") if each.value == b"%s10" % here.encode())
+        move.target.offset = next_.offset
+        assert (await world.order("SetPositions", move)).applied
+    await all_once(world, 24)
+    await world.kill("source")
+    world.start("source")
+    await all_once(world, 24)

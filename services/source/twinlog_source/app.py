@@ -11,7 +11,7 @@ from twinlog.api.source.v1.source_service_pb2_grpc import add_SourceServiceServi
 from twinlog.config import Address, ClientConfig, Configuration, Service
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.clients import aiokafka_client_options
-from twinlog.kafka.raw import DataClientPool, open_transactions
+from twinlog.kafka.raw import DataClientPool, known_producers, open_transactions
 from twinlog.machine import spark_environment
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.transformed import TopicTransforms
@@ -322,6 +322,7 @@ async def _driver(
         positions=positions,
         journal=journal,
         fence=_fence(flow, positions, session),
+        known_producers=partial(known_producers, session, timeout_seconds=FENCE_SECONDS),
         producers=producers,
         clock=context.clock,
     )

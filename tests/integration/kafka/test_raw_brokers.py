@@ -17,6 +17,7 @@ from twinlog.kafka.raw import (
     ProducerSettings,
     RawProducer,
     fence,
+    known_producers,
 )
 from twinlog.kafka.raw.produce.wire import SealedBatch, produce_request
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
@@ -85,6 +86,8 @@ async def test_missing_rights_are_told_apart(start_cluster: Callable[[ClusterSpe
             return isinstance(refusal, KafkaError) and refusal.reason == "TRANSACTION_UNAUTHORIZED"
 
         await eventually(only_mine)
+        known = await known_producers(session, ["theirs", "mine", "never"], timeout_seconds=60)
+        assert list(known.values()) == ["mine"]
         for transactional_id in ("mine", None):
             async with RawProducer(session, QUICK, transactional_id=transactional_id) as producer:
                 if transactional_id:

@@ -1,13 +1,15 @@
 """What the driver asks a target before it lets copies keep their source's offsets."""
 
 from integration.fake_pair import kafka_pair as kafka_pair
+from twinlog.batches import NewRecord, build_batch
+from twinlog.clock import SystemClock
 from twinlog.errors import KafkaError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import NewTopic
-from twinlog.kafka.raw import ProducerIdentity
+from twinlog.kafka.raw import ProducerIdentity, RawProducer, fence, known_producers
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics, unique_name
-from twinlog.testing.raw_copying import open_session
+from twinlog.testing.raw_copying import QUICK, open_session
 from twinlog_source.preserved.target_probe import KafkaTargetProbe
 
 
@@ -34,6 +36,21 @@ async def test_a_target_tells_who_wrote_a_copy(kafka_pair: KafkaPair) -> None:
         assert not isinstance(unwritten, KafkaError)
         assert len(written) == 1
         assert not unwritten
+        end = len(range(3))
+        (before,) = (await probe.last_producers({copy: end})).values()
+        assert before in written
+        for commits in (False, True):
+            async with RawProducer(session, QUICK, transactional_id=topic) as producer:
+                producer.begin()
+                producer.send(copy, build_batch([NewRecord(None, b"v", SystemClock().now_ms())]))
+                await producer.flush()
+                if commits:
+                    await producer.commit()
+            await fence(session, [topic], timeout_seconds=30, transaction_timeout_seconds=60)
+            (own,) = await known_producers(session, [topic, "never"], timeout_seconds=30)
+            end += 2
+            (last,) = (await probe.last_producers({copy: end})).values()
+            assert last == (own if commits else before), "what was aborted counts for nothing"
         absent = TopicPartition(unique_name("absent"), 0)
         missing = (await probe.producers([absent]))[absent]
         assert isinstance(missing, KafkaError)

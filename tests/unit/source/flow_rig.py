@@ -78,6 +78,8 @@ class FlowRig:
     """What dead tasks left open on the target: slot -> partition and number of the transaction."""
     last_producers: dict[TopicPartition, int | KafkaError | None] = field(default_factory=dict)
     """Who wrote last to the target's logs; those that are not named were written by others."""
+    known_producers: dict[str, int] = field(default_factory=dict)
+    """By the transactional ids that coordinators of the target know."""
     while_fencing: Callable[[], Awaitable[object]] | None = None
     """What others do while the next owner fences; once."""
 
@@ -85,6 +87,11 @@ class FlowRig:
         self.source, self.target = FakeCluster("A", clock=self.clock), FakeCluster("B", clock=self.clock)
         self.source.add_topic("t")
         self.target.add_topic("A.t")
+
+    async def coordinators_know(self, transactional_ids: Sequence[str]) -> dict[int, str]:
+        return {
+            self.known_producers[each]: each for each in transactional_ids if each in self.known_producers
+        }
 
     async def write(self, cluster: FakeCluster, topic: str, count: int) -> None:
         async with cluster.writer() as writer:
@@ -178,6 +185,7 @@ class FlowRig:
             positions=positions,
             journal=journal,
             fence=fence,
+            known_producers=self.coordinators_know,
             producers=producers,
             clock=self.clock,
         )

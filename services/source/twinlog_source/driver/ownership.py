@@ -26,8 +26,8 @@ from twinlog.kafka.ports import TopicDescription
 from twinlog.model import TopicPartition
 from twinlog.service.owner.name import OwnerReason, are_twins, twin_deployment
 from twinlog_source.config import SourceFlow
-from twinlog_source.driver.stream.task_settings import every_transactional_id, ids_of_slot
-from twinlog_source.log.facts import FENCED, PRESERVED, ClaimFact, OwnerFact
+from twinlog_source.driver.stream.task_settings import IDS_PER_SLOT, every_transactional_id, ids_of_slot
+from twinlog_source.log.facts import FENCED, MOST_SLOTS, PRESERVED, ClaimFact, OwnerFact
 from twinlog_source.log.internal_topics import InternalTopics
 from twinlog_source.log.journal import Journal
 from twinlog_source.log.positions import PositionsLog
@@ -47,6 +47,11 @@ Fence = Callable[[Sequence[str], Mapping[TopicPartition, TopicPartition]], Await
 positions topic and on copies (target partition -> source partition). Raises KafkaError."""
 
 
+KnownProducers = Callable[[Sequence[str]], Awaitable[Mapping[int, str]]]
+"""The transactional ids among these that the target knows, by the producer id of each. Raises KafkaError."""
+SLOTS_AT_ONCE = 4
+
+
 @dataclass(slots=True, kw_only=True)
 class Ownership:
     """All methods that write raise KafkaError."""
@@ -57,6 +62,7 @@ class Ownership:
     positions: PositionsLog
     journal: Journal
     fence: Fence
+    known_producers: KnownProducers
     producers: Producers
     clock: Clock
     _slots: int = 0
@@ -231,6 +237,15 @@ class Ownership:
         if control.writer is not None:
             names[control.writer.producer_id] = PRESERVED
         await self.producers.store(names)
+
+    async def find_producers(self) -> None:
+        """Name the producers of the flow's transactional ids: its log may have lost their names. Raises
+        KafkaError."""
+        every, step = every_transactional_id(self.flow, MOST_SLOTS), SLOTS_AT_ONCE * IDS_PER_SLOT
+        for begin in range(0, len(every), step):
+            if not (found := await self.known_producers(every[begin : begin + step])):
+                return
+            await self.producers.store(found)
 
     async def note_slots(self, slots: int) -> None:
         """Record the slots before they are used: the next owner must fence all of them, has to expect writes

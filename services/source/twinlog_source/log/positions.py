@@ -140,7 +140,8 @@ class PositionsLog:
     """The log does not have all that is known: it lost its tail, or another topic has its name now."""
     former_topics: tuple[str, ...] = ()
     """As in `OwnerFact`."""
-    _topic_id: str = ""
+    topic_id: str = ""
+    """Of the topic that has the name now, as far as it was noted."""
     _lost_topics: tuple[str, ...] = ()
     """The topics that had the name before, and whose records nobody has written again."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -207,12 +208,12 @@ class PositionsLog:
 
     def note_topic(self, topic: TopicDescription) -> None:
         """What has the name now. Brokers before 2.8 show no ids: there, a new topic has lost its tail."""
-        if topic.topic_id and self._topic_id not in ("", topic.topic_id):
+        if topic.topic_id and self.topic_id not in ("", topic.topic_id):
             log.warning("positions_topic_created_again", topic=self.topic)
-            self.has_lost, self._lost_topics = True, (*self._lost_topics, self._topic_id)
+            self.has_lost, self._lost_topics = True, (*self._lost_topics, self.topic_id)
             for number in tuple(self._next):
                 self._read_again(number, 0)
-        self._topic_id, self.partition_count = topic.topic_id, topic.partition_count
+        self.topic_id, self.partition_count = topic.topic_id, topic.partition_count
 
     def was_written_again(self) -> None:
         """The log has all that is known."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from twinlog.batches.header import BatchHeader
+from twinlog.batches.visibility import Visibility, classify
 from twinlog.errors import KafkaError
 from twinlog.kafka.raw import BatchReader, DataClientPool, TransactionCoordinator
 from twinlog.kafka.raw.lookups import producer_states
@@ -34,8 +35,8 @@ class TargetProbe(Protocol):
     async def last_producers(
         self, ends: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        """The producer id of the last records before an offset, -1 for a producer that is not idempotent;
-        None if there are none."""
+        """The producer id of the last records before an offset that were not aborted, -1 for a producer that
+        is not idempotent; None if there are none."""
         ...
 
 
@@ -48,6 +49,7 @@ class KafkaTargetProbe:
         self._session = session
         self._timeout_seconds = timeout_seconds
         self._reader = BatchReader(session, read_committed=False)
+        self._committed = BatchReader(session, read_committed=True)
         self._coordinator = TransactionCoordinator(
             session, None, transaction_timeout_seconds=transaction_timeout_seconds
         )
@@ -70,7 +72,7 @@ class KafkaTargetProbe:
         async def look(partition: TopicPartition, end: int) -> None:
             async with at_once:
                 try:
-                    last = await record_batch_at(self._reader, partition, end - 1)
+                    last = await self._last_record_batch(partition, end)
                 except KafkaError as error:
                     found[partition] = error
                 else:
@@ -80,6 +82,18 @@ class KafkaTargetProbe:
             for partition, end in ends.items():
                 group.create_task(look(partition, end), name=f"look at the last records of {partition}")
         return found
+
+    async def _last_record_batch(self, partition: TopicPartition, end: int) -> BatchHeader | None:
+        for _ in range(LOOKS_BACK):
+            header = await record_batch_at(self._reader, partition, end - 1)
+            if header is None or not header.is_transactional or not await self._is_aborted(partition, header):
+                return header
+            end = header.base_offset
+        return header
+
+    async def _is_aborted(self, partition: TopicPartition, header: BatchHeader) -> bool:
+        fetched = await self._committed.fetch(partition, header.base_offset, max_bytes=1)
+        return any(how is Visibility.ABORTED for _, how in classify(fetched.batches[:1], fetched.aborted))
 
 
 LOOKS_BACK = 32

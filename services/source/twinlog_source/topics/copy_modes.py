@@ -74,22 +74,21 @@ class CopyModes:
         known: list[tuple[PartitionRow, CopyFact]] = []
         undecided = [row for row in self._undecided(topics) if only in (None, row.partition)]
         await self._note_transforms(undecided, topics)
-        created_again = (row for row in undecided if self.new_copies.has_new_target(row, topics))
-        if not all(self.new_copies.is_both_ways(topics[row.partition.topic]) for row in created_again):
+        origins = self.new_copies.origins
+        again = {row.partition for row in undecided if self.new_copies.has_new_target(row, topics)}
+        if not all(origins.is_both_ways(topics[each.topic]) for each in again):
             # What a topic that was created again gets depends on whether it is copied both ways.
-            await self.new_copies.read_origins()
-        unread = self.new_copies.origins_unread()
+            await origins.read()
         for row in undecided:
             topic = topics[row.partition.topic]
-            is_new = self.new_copies.has_new_target(row, topics)
-            if unread is not None and is_new and not self.new_copies.is_both_ways(topic):
-                words = f"whether {topic.target_topic} is copied back is not known: {unread}"
-                self._set_aside(row, unread.reason, words)
+            back = origins.copied_back(topic)
+            if isinstance(back, TwinlogError) and row.partition in again:
+                words = f"whether {topic.target_topic} is copied back is not known: {back}"
+                self._set_aside(row, back.reason, words)
                 continue
             fact = self.book.marks.copy_of(row.partition, topic)
             wanted = self.book.flow.offsets.wanted(topic.source_topic)
-            is_first = row.partition not in self.book.control.copies
-            is_first = is_first and not self.new_copies.is_both_ways(topic)
+            is_first = row.partition not in self.book.control.copies and back is not True
             if fact is None and wanted is OffsetsMode.TRANSLATED and is_first:
                 configured.append(row)
             elif fact is None:
@@ -105,7 +104,8 @@ class CopyModes:
                 )
             else:
                 known.append((row, fact))
-        unknown = await self._note_held_before(configured, topics)
+        is_told = only is not None
+        unknown = await self._note_held_before(configured, topics, is_told=is_told)
         for row in (row for row in configured if row.partition not in unknown):
             # Not stored: a copy that has not begun yet may be decided differently with other settings.
             target_id = topics[row.partition.topic].target_topic_id
@@ -114,7 +114,7 @@ class CopyModes:
         if known:
             await self._continue(known, topics)
         if new:
-            await self._begin(new, topics)
+            await self._begin(new, topics, is_told=is_told)
 
     async def _note_transforms(self, rows: Collection[PartitionRow], topics: Topics) -> None:
         """Put on the log from which offset on records are changed otherwise than before."""
@@ -229,7 +229,7 @@ class CopyModes:
         )
         return fact
 
-    async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
+    async def _begin(self, new: Collection[PartitionRow], topics: Topics, *, is_told: bool) -> None:
         # The table may change while the clusters answer.
         rows = {row.partition: row for row in new}
         copies: list[NewCopy] = []
@@ -255,23 +255,25 @@ class CopyModes:
         without_common = [
             rows[each] for each, fact in facts.items() if not fact.preserved and begins[each].common is None
         ]
-        for partition in await self._note_held_before(without_common, topics):
+        for partition in await self._note_held_before(without_common, topics, is_told=is_told):
             del facts[partition]
         if facts:
             await self._state(rows, begins, facts, topics)
 
     async def _note_held_before(
-        self, rows: Collection[PartitionRow], topics: Topics
+        self, rows: Collection[PartitionRow], topics: Topics, *, is_told: bool
     ) -> Collection[TopicPartition]:
         """Put on the log, before copies begin, what their targets hold of others. Return those of which this
         is not known now: they are set aside."""
-        held = await self.new_copies.held_before(rows, topics)
+        held = await self.new_copies.held_before(rows, topics, is_told=is_told)
         facts: list[ForeignFact] = []
         for row in rows:
             found, topic = held.get(row.partition), topics[row.partition.topic]
             before = self.book.control.foreign.get(row.partition)
             if isinstance(found, KafkaError):
-                self._set_aside(row, found.reason, f"what its target holds is not known: {found}")
+                is_lost = found.reason == PartitionReason.NO_POSITION
+                words = str(found) if is_lost else f"what its target holds is not known: {found}"
+                self._set_aside(row, found.reason, words)
             elif found is not None and (before is None or before.topic_id != topic.target_topic_id):
                 fact = ForeignFact(
                     partition=row.partition,

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 import structlog
 
 from twinlog.config import AutoOffsetReset, OffsetsMode
-from twinlog.errors import KafkaError, TwinlogError
+from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
 from twinlog.kafka.ports import ConfigAdmin, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, Topics
+from twinlog.policy.internal_topics import transactional_id_prefix
+from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.facts import CopyFact
 from twinlog_source.partitions.copy_mode import CommonLog, NewCopy, OffsetsReason
 from twinlog_source.partitions.events import (
@@ -24,9 +25,12 @@ from twinlog_source.partitions.orders import ForeignWrite
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.preserved.append_steps import PreservedReason
 from twinlog_source.preserved.target_probe import TargetProbe
+from twinlog_source.reasons import PartitionReason
 from twinlog_source.topics.common_search import CommonLogs, Suspect
 from twinlog_source.topics.flow_book import FlowBook
+from twinlog_source.topics.origins import Origins
 from twinlog_source.topics.start_positions import StartPositions
+from twinlog_source.topics.target_logs import topics_by_id
 
 CLEANUP_POLICY = "cleanup.policy"
 _REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"))
@@ -39,10 +43,9 @@ class NewCopies:
     starts: StartPositions
     probe: TargetProbe
     common_logs: CommonLogs
-    is_both_ways: Callable[[ReplicatedTopic], bool]
-    read_origins: Callable[[], Awaitable[None]]
-    """As `Origins.read`: `is_both_ways` knows the flows of other files then, but for `origins_unread`."""
-    origins_unread: Callable[[], TwinlogError | None]
+    origins: Origins
+    find_producers: Callable[[], Awaitable[None]]
+    """Name the producers of the flow that only the target knows."""
 
     async def look(
         self, rows: Collection[PartitionRow], topics: Topics
@@ -83,7 +86,7 @@ class NewCopies:
                     common=there,
                     not_before=begin if self.starts.are_told else 0,
                     has_topic_id=bool(topics[partition.topic].target_topic_id),
-                    both_ways=self.is_both_ways(topics[partition.topic]),
+                    both_ways=self.origins.is_both_ways(topics[partition.topic]),
                     refusal=refusals.get(target),
                 )
         return found
@@ -110,45 +113,92 @@ class NewCopies:
         return await self._compare(suspects, ends, topics)
 
     async def held_before(
-        self, rows: Collection[PartitionRow], topics: Topics
+        self, rows: Collection[PartitionRow], topics: Topics, *, is_told: bool
     ) -> Mapping[TopicPartition, ForeignWrite | KafkaError]:
         """What the targets of copies that begin hold already, and nobody has copied there as far as is known:
         no position is stored, the flow did not write last, and no flow copies it back. By whom, is known of
-        the last records: nothing of a target that may not be read. Heartbeats are nobody's data. Raises
-        KafkaError."""
+        the last records: nothing of a target that may not be read. Heartbeats are nobody's data. An error
+        (NO_POSITION) where the flow has written and its position was lost, unless an operator has just said
+        where it begins (`is_told`). Raises KafkaError."""
         targets = {
             row.partition: target_of(row, topics)
             for row in rows
             if not (row.stored and row.position) or self.has_new_target(row, topics)
+            if self._begins_first(row, topics) or not self.origins.is_both_ways(topics[row.partition.topic])
             if not self.book.flow.policy.is_heartbeats_topic(row.partition.topic)
-            if not self.is_both_ways(topics[row.partition.topic])
         }
-        if self.starts.are_told or not targets:
-            return {}
-        ends = await self.book.target.list_offsets(OffsetSpec.LATEST, targets.values())
-        starts = await self.book.target.list_offsets(OffsetSpec.EARLIEST, targets.values())
-        logs: dict[TopicPartition, tuple[int, int]] = {}
-        found: dict[TopicPartition, ForeignWrite | KafkaError] = {}
-        for partition, target in targets.items():
-            match starts[target], ends[target]:
-                case (KafkaError() as error, _) | (_, KafkaError() as error):
-                    found[partition] = error
-                case int(start), int(end) if start < end:
-                    logs[target] = start, end
+        logs, unread = await self._logs(targets.values())
+        found: dict[TopicPartition, ForeignWrite | KafkaError] = {
+            each: unread[target] for each, target in targets.items() if target in unread
+        }
         if not logs:
             return found
-        await self.read_origins()
+        await self.origins.read()
         producers = await self.probe.last_producers({target: end for target, (_, end) in logs.items()})
-        for partition, target in targets.items():
-            producer = producers.get(target)
-            if isinstance(producer, KafkaError):
+        known = self.book.control.producers
+        if any(isinstance(each, int) and each >= 0 and each not in known for each in producers.values()):
+            await self.find_producers()
+        held = [row for row in rows if targets.get(row.partition) in logs]
+        first = [row for row in held if self._begins_first(row, topics) and not is_told]
+        written = await self._written(first, topics, producers)
+        for row in held:
+            partition, topic = row.partition, topics[row.partition.topic]
+            producer = producers.get(target := targets[partition])
+            if partition in written:
+                found[partition] = _lost_position(target, self.book.flow.flow.target)
+            elif isinstance(producer, KafkaError):
                 if producer.reason not in _REFUSALS:
                     found[partition] = producer
-            elif producer is None or producer in self.book.control.producers:
+            elif producer is None or producer in known or self.starts.are_told:
                 continue
-            elif not self.is_both_ways(topics[partition.topic]):
+            elif not self.origins.is_both_ways(topic):
                 begin, behind = logs[target]
                 found[partition] = ForeignWrite(begin, behind, behind - begin, producer, -1, 0)
+        return found
+
+    async def _logs(
+        self, copies: Collection[TopicPartition]
+    ) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, KafkaError]]:
+        """Begin and end of those that are not empty, and why others cannot be read."""
+        ends = await self.book.target.list_offsets(OffsetSpec.LATEST, copies) if copies else {}
+        starts = await self.book.target.list_offsets(OffsetSpec.EARLIEST, copies) if copies else {}
+        logs: dict[TopicPartition, tuple[int, int]] = {}
+        unread: dict[TopicPartition, KafkaError] = {}
+        for each in copies:
+            match starts[each], ends[each]:
+                case (KafkaError() as error, _) | (_, KafkaError() as error):
+                    unread[each] = error
+                case int(start), int(end) if start < end:
+                    logs[each] = start, end
+        return logs, unread
+
+    def _begins_first(self, row: PartitionRow, topics: Topics) -> bool:
+        """Whether the log knows of no record that the flow has copied."""
+        return not row.stored and not self.has_new_target(row, topics)
+
+    async def _written(
+        self,
+        rows: Collection[PartitionRow],
+        topics: Topics,
+        producers: Mapping[TopicPartition, int | KafkaError | None],
+    ) -> Collection[TopicPartition]:
+        """Those to whose copies the flow has written and stored a position: a transactional id wrote last,
+        which does both in one transaction; or a flow back knew copies by a positions topic that is gone."""
+        control, former = self.book.control, {}
+        for row in rows:
+            former[row.partition] = self.origins.former_positions(row.partition, topics[row.partition.topic])
+        there = await topics_by_id(self.book.target) if any(former.values()) else {}
+        prefix = transactional_id_prefix(self.book.flow.flow)
+        own = {each.producer_id for each in control.producers.values() if each.name.startswith(prefix)}
+        # A topic that has the name of a copy now may get what another one got before.
+        owners = {(each.target_topic_id, each.topic) for each in control.topics.values()}
+        found = set()
+        for row in rows:
+            topic = topics[row.partition.topic]
+            others = {name for copy_id, name in owners if copy_id == topic.target_topic_id}
+            is_own = producers.get(target_of(row, topics)) in own and others <= {topic.source_topic}
+            if is_own or former[row.partition] - there.keys():
+                found.add(row.partition)
         return found
 
     async def written_by_others(
@@ -288,6 +338,12 @@ class NewCopies:
             for target, error in refused.items()
             if error is not None and error.reason in _REFUSALS
         }
+
+
+def _lost_position(copy: TopicPartition, alias: str) -> FatalKafkaError:
+    words = f"{copy} on {alias} has records of the flow, whose position was lost: copying them again would"
+    remedy = "set the position behind those that the copy has, or delete the copy"
+    return FatalKafkaError(f"{words} double them; {remedy}", reason=PartitionReason.NO_POSITION)
 
 
 def target_of(row: PartitionRow, topics: Topics) -> TopicPartition:

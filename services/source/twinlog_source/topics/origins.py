@@ -62,22 +62,25 @@ class Origins:
         if self.keeps_names:
             await self.ids.read()
 
-    def unread(self) -> TwinlogError | None:
-        """Why `is_both_ways` may not know of every flow of another file."""
-        failed = (each for each in self.ids.tables.values() if each.failure is not None)
-        return next((each.failure for each in failed if self.ids.may_be_back(each)), None)
-
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
-        """Whether another flow copies the target topic back to the source topic. One of another file is known
-        by what its positions topic said at the last look. It may not have seen yet that either topic was
-        created again: the target topic is known by its name, the source topic by its former ids, too."""
+        return self.copied_back(topic) is True
+
+    def copied_back(self, topic: ReplicatedTopic) -> bool | TwinlogError:
+        """Whether another flow copies the target topic back to the source topic; or why that is not known.
+        One of another file is known by what its positions topic said at the last look. It may not have seen
+        yet that either topic was created again: the target topic is known by its name, the source topic by
+        its former ids, too."""
         own = self.control.topics.get(topic.source_topic)
         ids = {topic.source_topic_id, *(() if own is None else (own.topic_id, *own.former_ids))}
-        return self._file_has_back(topic) or any(
-            mark.topic == topic.target_topic and mark.target_topic_id in ids
-            for table in self.ids.tables.values()
-            if self.ids.is_back(table)
-            for mark in table.log.control.topics.values()
+        tables = self.ids.tables.values()
+        return (
+            self._file_has_back(topic)
+            or any(
+                mark.topic == topic.target_topic and mark.target_topic_id in ids
+                for table in filter(self.ids.is_back, tables)
+                for mark in table.log.control.topics.values()
+            )
+            or next((each.failure for each in tables if each.failure and self.ids.may_be_back(each)), False)
         )
 
     def _file_has_back(self, topic: ReplicatedTopic) -> bool:
@@ -85,6 +88,15 @@ class Origins:
             each.flow.source == self.flow.flow.target and self._copies(each, topic.target_topic, topic)
             for each in self.ids.into_source
         )
+
+    def former_positions(self, partition: TopicPartition, topic: ReplicatedTopic) -> frozenset[str]:
+        """The positions topics, by Kafka's ids, by which flows back knew copies of the partition; not the
+        flow's own, nor those of which it has all."""
+        known = {"", self.positions.topic_id, *self.positions.former_topics}
+        there = TopicPartition(topic.target_topic, partition.partition)
+        told = (each.log.control.origins.get(there) for each in self.ids.tables.values())
+        named = {each.ids_topic_id for each in told if each and each.target_topic_id == topic.source_topic_id}
+        return frozenset(named - known)
 
     def is_shared(self, topic: ReplicatedTopic) -> bool:
         """Whether flows of a third cluster write the topic, by the file."""
@@ -267,7 +279,7 @@ class Origins:
             origin = None
         producer = control.producers.get(producer_id)
         if producer is None or producer.cluster_id != self.cluster_id(self.flow.flow.source):
-            return self._unnamed(table, topic, partition, origin)
+            return self._unnamed(table, topic, partition, mark, origin)
         begins_at = 0 if origin is None else origin.begins_at
         if producer.source_cluster_id != self.cluster_id(self.flow.flow.target):
             if self._comes_directly(table, producer.source_cluster_id, mark, topic):
@@ -295,13 +307,17 @@ class Origins:
         return max(begins_at, origin.since), HIGHEST_OFFSET
 
     def _unnamed(
-        self, table: IdTable, topic: ReplicatedTopic, partition: TopicPartition, origin: OriginFact | None
+        self,
+        table: IdTable,
+        topic: ReplicatedTopic,
+        partition: TopicPartition,
+        mark: TopicFact | None,
+        origin: OriginFact | None,
     ) -> Range:
         """Of producers that no flow has named."""
         partner = next(
             (each for each in self.ids.into_source if each.positions_topic == table.log.topic), None
         )
-        mark = table.topic_of(topic)
         if partner is None and origin is not None and mark is not None and self.ids.is_back(table):
             # A flow of another file.
             return (0, origin.unnamed_until) if mark.topic_id == topic.target_topic_id else _NOWHERE

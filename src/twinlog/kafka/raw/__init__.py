@@ -43,6 +43,7 @@ from twinlog.kafka.raw.settings import InFlightWindow as InFlightWindow
 from twinlog.kafka.raw.settings import ProducerSettings as ProducerSettings
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator as TransactionCoordinator
 from twinlog.kafka.raw.transactions.coordinator import fence as fence
+from twinlog.kafka.raw.transactions.coordinator import known_producers as known_producers
 from twinlog.kafka.raw.transactions.hanging_guard import COMMITTED as COMMITTED
 from twinlog.kafka.raw.transactions.hanging_guard import OUTCOME as OUTCOME
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity as ProducerIdentity

@@ -4,8 +4,9 @@ import pytest
 
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
+from twinlog_source.log.facts import TopicFact
 from twinlog_source.topics.flow_book import RETRY_SECONDS
-from unit.source.flow_rig import FlowRig, P, ledger
+from unit.source.flow_rig import FlowRig, P, ledger, set_position
 from unit.source.topics.copy_modes_rig import (
     AUTO,
     COPY,
@@ -17,6 +18,7 @@ from unit.source.topics.copy_modes_rig import (
     kind,
     probe_of,
     told,
+    write,
 )
 
 
@@ -84,6 +86,38 @@ async def test_what_the_flow_itself_left_in_a_target_is_not_foreign(rig: FlowRig
     rig.last_producers[COPY] = writer.producer_id
     state = await rig.owner(AUTO)
     assert (kind(state)[2], told(state)) == ("TARGET_NOT_EMPTY", (0, []))
+
+
+@pytest.mark.parametrize("names", [[], ["twinlog-A-B-0-2"]])
+@pytest.mark.parametrize("settings", [AUTO, TRANSLATED])
+async def test_a_copy_that_the_flow_has_written_waits_until_its_lost_position_is_told(
+    rig: FlowRig, settings: str, names: list[str]
+) -> None:
+    """Also its ids are lost: coordinators know those of the last days."""
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [2, 3])
+    rig.last_producers[COPY] = 77
+    rig.known_producers = dict.fromkeys(names, 77)
+    state = await rig.owner(settings)
+    assert (blocker(state), told(state)[0]) == (("NO_POSITION", 0) if names else ("", 2))
+    again = await rig.owner(settings)
+    assert blocker(again) == ("NO_POSITION" if names else ""), "now the log has the id"
+    await set_position(again, P, 3)
+    assert assigned(again).position == 3
+    assert assigned(await rig.owner(settings)).position == 3
+
+
+async def test_a_topic_whose_copy_has_the_name_of_anothers_is_copied_from_its_beginning(rig: FlowRig) -> None:
+    rig.last_producers[COPY], rig.known_producers = 77, {"twinlog-A-B-0-2": 77}
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [2, 3])
+    state = await rig.process(TRANSLATED)
+    await state.take_over(displaced=False)
+    copy_id = rig.target.topic_id(COPY.topic)
+    await state.journal.record(
+        TopicFact(topic="renamed", topic_id="id", known_partitions=1, target_topic_id=copy_id)
+    )
+    assert assigned(await rig.owner(TRANSLATED)).position == 0
 
 
 async def test_a_copy_that_costs_too_much_is_translated_or_refused_as_configured(rig: FlowRig) -> None:

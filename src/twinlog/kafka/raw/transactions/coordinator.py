@@ -27,6 +27,7 @@ from twinlog.kafka.raw.transactions.wire import (
     EndAnswer,
     ProducerIdentity,
     add_partitions_request,
+    describe_request,
     end_request,
 )
 from twinlog.model import TopicPartition
@@ -133,6 +134,19 @@ class TransactionCoordinator:
             await self._admit(identity.producer_id, self._id or "")
             self._admitted = identity.producer_id
         return identity
+
+    async def known_producer(self, *, timeout_seconds: float) -> int | None:
+        """The producer id that the id has now (DescribeTransactions, Kafka 3.0), which fences nobody; None =
+        the coordinator does not know the id. Raises KafkaError."""
+        request = describe_request(self.transactional_id)
+
+        async def once() -> int | _Refusal | None:
+            error_code, producer_id = await self._send(request)
+            if error_code == ErrorCode.transactional_id_not_found:
+                return None
+            return _Refusal(error_code) if error_code else producer_id
+
+        return await self._until_settled(once, f"ask for the producer {self._name()}", timeout_seconds)
 
     async def agree(self, *, timeout_seconds: float) -> None:
         """Find out whether the cluster has transactions of version 2; they are used from now on. Raises
@@ -304,19 +318,59 @@ async def fence(
     producers with these ids: brokers refuse one above their transaction.max.timeout.ms.
     """
     outcome: dict[str, ProducerIdentity | KafkaError] = {}
+
+    async def one(coordinator: TransactionCoordinator) -> None:
+        try:
+            found = await coordinator.new_identity(timeout_seconds=timeout_seconds)
+        except KafkaError as error:
+            outcome[coordinator.transactional_id] = error
+        else:
+            outcome[coordinator.transactional_id] = found
+
+    await _each(session, transactional_ids, transaction_timeout_seconds, one)
+    return outcome
+
+
+async def known_producers(
+    session: DataClientPool, transactional_ids: Collection[str], *, timeout_seconds: float
+) -> dict[int, str]:
+    """The ids that coordinators know, by the producer id that each has now. A cluster that does not tell
+    knows none. Raises KafkaError."""
+    found: dict[int, str] = {}
+
+    async def one(coordinator: TransactionCoordinator) -> None:
+        try:
+            producer_id = await coordinator.known_producer(timeout_seconds=timeout_seconds)
+        except KafkaError as error:
+            if error.retriable:
+                raise
+        else:
+            if producer_id is not None:
+                found[producer_id] = coordinator.transactional_id
+
+    try:
+        await _each(session, transactional_ids, timeout_seconds, one)
+    except* KafkaError as failures:
+        raise failures.exceptions[0] from None
+    return found
+
+
+async def _each(
+    session: DataClientPool,
+    transactional_ids: Collection[str],
+    transaction_timeout_seconds: float,
+    do: Callable[[TransactionCoordinator], Awaitable[None]],
+) -> None:
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def one(transactional_id: str) -> None:
-        coordinator = TransactionCoordinator(
-            session, transactional_id, transaction_timeout_seconds=transaction_timeout_seconds
-        )
         async with places:
-            try:
-                outcome[transactional_id] = await coordinator.new_identity(timeout_seconds=timeout_seconds)
-            except KafkaError as error:
-                outcome[transactional_id] = error
+            await do(
+                TransactionCoordinator(
+                    session, transactional_id, transaction_timeout_seconds=transaction_timeout_seconds
+                )
+            )
 
     async with asyncio.TaskGroup() as group:
         for transactional_id in transactional_ids:
-            group.create_task(one(transactional_id), name=f"fence {transactional_id}")
-    return outcome
+            group.create_task(one(transactional_id), name=f"ask for {transactional_id}")

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from twinlog.kafka.protocol.frames import (
+    INT16,
     INT32,
     NO_TAGS,
     Frame,
@@ -102,6 +103,30 @@ def read_end(data: Frame, position: int, version: int) -> EndAnswer:
         return EndAnswer(error_code, None)
     identity = ProducerIdentity(*_PRODUCER.unpack_from(data, position + _ENDED.size))
     return EndAnswer(error_code, identity if identity.producer_id >= 0 else None)
+
+
+_DESCRIBE = 65
+_TIMES_AND_PRODUCER = struct.Struct(">iqqh")
+"""Timeout, start, producer id and epoch."""
+
+
+def describe_request(transactional_id: str) -> HandWrittenRequest[tuple[int, int]]:
+    """DescribeTransactions, version 0 (Kafka 3.0, KIP-664). Returns an error code and the producer id. kio
+    cannot read it while no transaction has begun."""
+
+    def encode(_version: int) -> Pieces:
+        return [compact_length(1), compact_string(transactional_id), NO_TAGS]
+
+    def read(data: Frame, position: int, _version: int) -> tuple[int, int]:
+        _, position = take_compact_length(data, position + _THROTTLE_BYTES)
+        (error_code,) = INT16.unpack_from(data, position)
+        position += INT16.size
+        for _ in ("id", "state"):
+            _, position = take_compact_string(data, position)
+        _, _, producer_id, _ = _TIMES_AND_PRODUCER.unpack_from(data, position)
+        return error_code, producer_id
+
+    return HandWrittenRequest(_DESCRIBE, range(1), encode, read, flexible_from=0)
 
 
 # Ends of transactions written at the leader of their partition, without a coordinator (WriteTxnMarkers,
