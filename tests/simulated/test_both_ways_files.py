@@ -23,7 +23,7 @@ from simulated.test_whose_copies import deny_reading
 from simulated.world import World, live, lives_in
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
-from twinlog.api.source.v1.source_service_pb2 import ListPartitionsRequest
+from twinlog.api.source.v1.source_service_pb2 import ListFlowsRequest, ListPartitionsRequest
 from twinlog.model import Flow
 from twinlog.testing.broker.faults import Loss
 from twinlog.wire import Heartbeat, encode_heartbeat
@@ -131,6 +131,8 @@ def test_what_applications_wrote_before_a_flow_of_another_file_copies_it_back_is
             world.start("configsync 2", "source 2", arguments=("--config", str(back)))
             await world.until(lambda: both_have_all(world))
             await world.pause(60)
+            (flow,) = (await world.order("ListFlows", ListFlowsRequest())).flows
+            assert (flow.partitions_both_ways, told.offsets_reason) == (1, "TARGET_NOT_EMPTY")
             for _ in range(2):
                 (told,) = (await world.order("ListPartitions", asked)).partitions
                 assert (told.foreign_records, len(told.foreign_writes)) == (0, 0)

@@ -79,7 +79,7 @@ def flow_status(
         foreign_records=sum(row.foreign_records for row, _ in told),
         echo_records=left_out.pop(LaneReason.ECHO, 0),
         left_out_records=left_out,
-        partitions_both_ways=sum(_is_both_ways(row.copy) for row, _ in told),
+        partitions_both_ways=sum(_is_both_ways(row) for row, _ in told),
         exactly_once=driver.state.flow.settings.exactly_once,
         spark_ui=driver.jobs.runner.workers.spark_ui,
         lent_workers=lent_workers,
@@ -284,14 +284,16 @@ def _most_foreign(told: Iterable[tuple[PartitionRow, PartitionStanding]]) -> lis
 
 def _lost_offsets(copy: CopyFact | None) -> TypeGuard[CopyFact]:
     """Whether the copy had the source's offsets and has its own now."""
-    if copy is None or copy.preserved or _is_both_ways(copy):
+    if copy is None or copy.preserved or copy.reason == OffsetsReason.BOTH_WAYS:
         return False
     # Of a source that was recreated it has no offset, so that began at 0.
     return copy.since > 0 or copy.reason == OffsetsReason.SOURCE_RECREATED
 
 
-def _is_both_ways(copy: CopyFact | None) -> bool:
-    return copy is not None and copy.reason == OffsetsReason.BOTH_WAYS
+def _is_both_ways(row: PartitionRow) -> bool:
+    """A copy that lost the source's offsets before for another reason keeps that reason."""
+    reason = None if row.copy is None else row.copy.reason
+    return reason == OffsetsReason.BOTH_WAYS or row.left_out[LaneReason.ECHO] > 0
 
 
 def _scope(flow: Flow, topic: str | None, partition: int | None = None) -> pb.Scope:
