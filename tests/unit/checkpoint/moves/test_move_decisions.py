@@ -7,7 +7,8 @@ import pytest
 from twinlog.model import TopicPartition
 from twinlog.moves.record import went_on
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.moves.planning.decision import GroupPlace, decide
+from twinlog_checkpoint.moves.group_place import GroupPlace
+from twinlog_checkpoint.moves.planning.decision import decide
 from twinlog_checkpoint.moves.planning.plan import THERE, MoveAction, MoveOptions
 from twinlog_checkpoint.translation.translation import LogBounds, Translation, Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN

@@ -8,6 +8,7 @@ from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import Moves, MoveState
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES
+from twinlog_checkpoint.moves.group_place import GroupPlace
 from twinlog_checkpoint.moves.planning.plan import THERE, LastMove, MoveAction, MovePartition
 from twinlog_checkpoint.translation.translation import (
     COMPARED,
@@ -16,41 +17,6 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Verdict,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlace:
-    """The facts about one (group, partition) that the decision needs."""
-
-    group: str
-    from_partition: TopicPartition
-    to_partition: TopicPartition | None
-    from_offset: int | None
-    translation: Translation
-    state_before: str | None
-    """The group's state on the cluster that it leaves; None = unknown."""
-    state_there: str | None
-    present_offset: int | None
-    log_there: LogBounds | None
-    """The log on the cluster that the group moves to; None when the partition does not exist there."""
-    end_here: int | None = None
-    """Of the log on the cluster that the group leaves, with what no transaction has committed; None while
-    that cluster does not answer."""
-    unread_before_start: int | None = 0
-    """Records that the group has not read and that lie before the log there: to continue at its first record
-    would skip them. None = the cluster that the group leaves does not tell."""
-    unread_foreign: int = 0
-    """Records that the group has not read and that other producers wrote into the copy on the cluster that it
-    leaves: they are not on the other one."""
-    metadata: str = ""
-    wrote_present: bool = False
-    """Twinlog committed `present_offset` there because of a checkpoint, and that checkpoint is no later than
-    `from_offset`: the offset may be set back."""
-    wrote_further: bool = False
-    """The last move left the group there at `present_offset`, or Twinlog committed it when the group had read
-    further than `from_offset`: the group was put back since, and continues where it is now."""
-    came_from: int | None = None
-    """The last move found the group there at this offset, and the group has not gone on since."""
 
 
 def decide(place: GroupPlace, *, include_active: bool, accept_loss: bool = False) -> MovePartition:

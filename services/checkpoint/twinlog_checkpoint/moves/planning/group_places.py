@@ -1,6 +1,5 @@
 """The committed offsets of the groups, and what a move does with each of them."""
 
-import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -12,10 +11,11 @@ from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, went_on
 from twinlog_checkpoint.groups.directory import FoundGroups, group_states
 from twinlog_checkpoint.groups.progress import WRITABLE_STATES
-from twinlog_checkpoint.moves.planning.decision import CopyStates, GroupPlace, decide
+from twinlog_checkpoint.moves.group_place import GroupPlace
+from twinlog_checkpoint.moves.planning.decision import CopyStates, decide
 from twinlog_checkpoint.moves.planning.only_here import RecordsOnlyHere
 from twinlog_checkpoint.moves.planning.plan import ForeignRange, MoveOptions, MovePartition
-from twinlog_checkpoint.moves.routes.route import Route, StandingPlace
+from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import bounds_or_errors, log_bounds
@@ -35,22 +35,11 @@ _NOT_REPLICATED = Translation(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Unread:
-    """How many records groups have not read and would skip."""
-
-    before_start: Mapping[SourcePosition, int] = field(default_factory=dict)
-    """Before the log there."""
-    foreign: Mapping[tuple[str, TopicPartition], int] = field(default_factory=dict)
-    """In `ranges`, by group and partition."""
-    ranges: Sequence[ForeignRange] = ()
-
-
 @dataclass(slots=True, kw_only=True)
 class _Asked:
     """The offsets of the groups that a move is about."""
 
-    wanted: list[StandingPlace]
+    wanted: list[GroupPlace]
     unread: Mapping[str, KafkaError] = field(default_factory=dict)
     """Groups whose offsets nobody tells now: `wanted` has where they stood last."""
     only_here: Sequence[str] = ()
@@ -98,20 +87,46 @@ class GroupPlaces:
         # A set, because `without` is a list and there are far more offsets than groups.
         done_with = frozenset(without)
         wanted = [entry for entry in asked.wanted if entry.group not in done_with]
-        groups = {entry.group for entry in wanted}
-        silent = {
-            group: error
-            for group, error in asked.unread.items()
-            if group not in groups and group not in done_with
-        }
+        wanted.sort(key=lambda entry: (entry.group, entry.from_partition))
+        left_out = done_with.union(entry.group for entry in wanted)
+        await self._see_there(wanted, asked.unread, from_reachable=from_reachable)
+        foreign: Sequence[ForeignRange] = ()
+        if from_reachable:
+            await self._see_ends_here(wanted)
+            await self._see_former_moves(wanted, moves)
+            foreign = await self._see_unread(wanted, moves)
+        look = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
+        partitions: list[MovePartition] = []
+        async for entry in in_turns(wanted):
+            await self._see_present(look, entry)
+            entry.unread_before_start = entry.unread_before_start if from_reachable else None
+            partitions.append(
+                decide(entry, include_active=options.include_active, accept_loss=options.accept_loss)
+            )
+        return Placed(
+            partitions=partitions,
+            foreign=foreign,
+            only_here=asked.only_here,
+            unknown=asked.unknown,
+            silent={group: why for group, why in asked.unread.items() if group not in left_out},
+            unlisted=asked.unlisted,
+        )
+
+    async def _see_there(
+        self, wanted: Sequence[GroupPlace], unread: Mapping[str, KafkaError], *, from_reachable: bool
+    ) -> None:
+        """The groups and logs on the other cluster, and who works on the one that they leave. Raises
+        KafkaError."""
         # No coordinator that is away is waited for again. Members on the old cluster are asked for last:
         # nobody refuses a commit because of them.
+        groups = {entry.group for entry in wanted}
         there = await group_states(self.route.to_cluster, groups)
         states_there = _answered(there)
         present = await self.route.to_cluster.group_offsets(states_there) if states_there else {}
-        before: dict[str, str | KafkaError] = {**asked.unread}
+        held = _answered(present)
+        before: dict[str, str | KafkaError] = {**unread}
         if from_reachable:
-            before |= await group_states(self.route.from_cluster, groups - asked.unread.keys())
+            before |= await group_states(self.route.from_cluster, groups - unread.keys())
         states_before = _answered(before)
         unknown = _unknown(before, self.route.here) | _unknown({**there, **present}, self.route.there)
         logs = await bounds_or_errors(
@@ -119,151 +134,72 @@ class GroupPlaces:
             {entry.to_partition for entry in wanted if entry.to_partition is not None},
             OffsetSpec.LATEST,
         )
-        ranges = {partition: log for partition, log in logs.items() if isinstance(log, LogBounds)}
-        wanted = [self._as_known(entry, logs, unknown) async for entry in in_turns(wanted)]
-        ends_here = await self._ends_here(wanted) if from_reachable else {}
-        committed_before = await self._committed_before(wanted, moves) if from_reachable else {}
-        untouched = await self._untouched(wanted, moves) if from_reachable else {}
-        unread = await self._unread(wanted, ranges, moves) if from_reachable else _Unread()
-        held: dict[tuple[str, TopicPartition | None], int] = {
-            (group, partition): offset.next_offset
-            async for group, offsets in in_turns(_answered(present).items(), most=TURN_GROUPS)
-            for partition, offset in offsets.items()
-        }
-        look = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
-        wanted = [await self._behind_markers(look, entry, held, ranges) async for entry in in_turns(wanted)]
-        partitions = [
-            decide(
-                GroupPlace(
-                    group=entry.group,
-                    from_partition=entry.from_partition,
-                    to_partition=entry.to_partition,
-                    from_offset=entry.from_offset,
-                    translation=entry.translation,
-                    state_before=states_before.get(entry.group),
-                    state_there=states_there.get(entry.group),
-                    present_offset=held.get((entry.group, entry.to_partition)),
-                    log_there=None if entry.to_partition is None else ranges.get(entry.to_partition),
-                    end_here=ends_here.get(entry.from_partition),
-                    unread_before_start=unread.before_start.get(entry.place, 0) if from_reachable else None,
-                    unread_foreign=unread.foreign.get((entry.group, entry.from_partition), 0),
-                    metadata=entry.metadata,
-                    wrote_present=self.route.wrote(
-                        entry.group,
-                        entry.to_partition,
-                        held.get((entry.group, entry.to_partition)),
-                        upstream=entry.from_offset,
-                    ),
-                    wrote_further=self._wrote_further(
-                        entry,
-                        held.get((entry.group, entry.to_partition)),
-                        committed_before,
-                    ),
-                    came_from=untouched.get((entry.group, entry.from_partition)),
-                ),
-                include_active=options.include_active,
-                accept_loss=options.accept_loss,
-            )
-            async for entry in in_turns(sorted(wanted, key=lambda entry: (entry.group, entry.from_partition)))
-        ]
-        return Placed(
-            partitions=partitions,
-            foreign=unread.ranges,
-            only_here=asked.only_here,
-            unknown=asked.unknown,
-            silent=silent,
-            unlisted=asked.unlisted,
-        )
+        async for entry in in_turns(wanted):
+            entry.state_before = states_before.get(entry.group)
+            entry.state_there = states_there.get(entry.group)
+            if entry.to_partition is None:
+                continue
+            log, committed = logs.get(entry.to_partition), held.get(entry.group, {}).get(entry.to_partition)
+            entry.present_offset = None if committed is None else committed.next_offset
+            entry.log_there = log if isinstance(log, LogBounds) else None
+            self._see_known(entry, log, unknown.get(entry.group))
 
-    def _as_known(
-        self,
-        entry: StandingPlace,
-        logs: Mapping[TopicPartition, LogBounds | KafkaError],
-        unknown: Mapping[str, Translation],
-    ) -> StandingPlace:
-        """With the last known place, where the log there or the group cannot be looked at now."""
-        if entry.to_partition is None:
-            return entry
-        translation, log = entry.translation, logs.get(entry.to_partition)
-        offset = None
-        if entry.group in unknown:
-            translation, offset = unknown[entry.group], translation.downstream_offset
+    def _see_known(
+        self, entry: GroupPlace, log: LogBounds | KafkaError | None, unknown: Translation | None
+    ) -> None:
+        """The last known place, where the log there or the group cannot be looked at now."""
+        translation, offset = entry.translation, None
+        if unknown is not None:
+            translation, offset = unknown, translation.downstream_offset
         elif isinstance(log, KafkaError) and (
             translation.verdict in UNREADABLE or translation.downstream_offset is not None
         ):
             translation = replace(translation, verdict=self.route.there.unreadable, message=str(log))
         elif translation.verdict not in UNREADABLE:
-            return entry
+            return
         if offset is None:
             offset = self.route.last_known(entry.group, entry.to_partition)
-        return replace(entry, translation=replace(translation, downstream_offset=offset))
+        entry.translation = replace(translation, downstream_offset=offset)
 
-    async def _behind_markers(
-        self,
-        look: RecordsOnlyHere,
-        entry: StandingPlace,
-        held: Mapping[tuple[str, TopicPartition | None], int],
-        ranges: Mapping[TopicPartition, LogBounds],
-    ) -> StandingPlace:
-        """A group that stands there behind its place, with no record in between, is at its place."""
-        place, present = entry.translation.downstream_offset, held.get((entry.group, entry.to_partition))
-        log = None if entry.to_partition is None else ranges.get(entry.to_partition)
-        if entry.to_partition is None or log is None or place is None or present is None:
-            return entry
-        if present > log.end or not await look.is_empty_there(entry.to_partition, place, present):
-            return entry
-        return replace(entry, translation=replace(entry.translation, downstream_offset=present))
+    async def _see_present(self, look: RecordsOnlyHere, entry: GroupPlace) -> None:
+        """Whose the offset there is. A group that stands there behind its place, with no record in between,
+        is at its place."""
+        place, present, log = entry.translation.downstream_offset, entry.present_offset, entry.log_there
+        there = entry.to_partition
+        entry.wrote_present = self.route.wrote(entry.group, there, present, upstream=entry.from_offset)
+        entry.wrote_further |= present is not None and self.route.wrote_further(
+            entry.group, there, present, upstream=entry.from_offset
+        )
+        if there is None or log is None or place is None or present is None or present > log.end:
+            return
+        if await look.is_empty_there(there, place, present):
+            entry.translation = replace(entry.translation, downstream_offset=present)
 
-    async def _ends_here(self, wanted: Collection[StandingPlace]) -> dict[TopicPartition, int]:
+    async def _see_ends_here(self, wanted: Collection[GroupPlace]) -> None:
         """Raises KafkaError."""
         held = {entry.from_partition for entry in wanted}
         logs = await log_bounds(self.route.from_cluster, held, OffsetSpec.LATEST)
-        return {partition: log.end for partition, log in logs.items()}
+        async for entry in in_turns(wanted):
+            log = logs.get(entry.from_partition)
+            entry.end_here = None if log is None else log.end
 
-    async def _unread(
-        self, wanted: Collection[StandingPlace], ranges: Mapping[TopicPartition, LogBounds], moves: Moves
-    ) -> _Unread:
-        """Count the records that the groups have not read and would skip. Raises KafkaError."""
+    async def _see_unread(self, wanted: Collection[GroupPlace], moves: Moves) -> Sequence[ForeignRange]:
+        """Count the records that the groups have not read and would skip; return those of other producers.
+        Raises KafkaError."""
         only_here = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
-        at_start = [entry async for entry in in_turns(wanted) if _is_at_start(entry, ranges)]
-        starts = {
-            entry.from_partition: ranges[entry.to_partition].start
-            for entry in at_start
-            if entry.to_partition is not None
-        }
-        before_start = await only_here.before_start({entry.place for entry in at_start}, starts)
+        at_start = [entry async for entry in in_turns(wanted) if _is_at_start(entry)]
+        starts = {entry.from_partition: entry.log_there.start for entry in at_start if entry.log_there}
+        before_start = await only_here.before_start({entry.position for entry in at_start}, starts)
         written = await only_here.foreign({entry.from_partition.topic for entry in wanted})
         of_partition = {of: list(each) for of, each in groupby(written, key=lambda each: each.partition)}
-        foreign = {
-            (entry.group, entry.from_partition): await only_here.unread(entry.from_offset, found)
-            async for entry in in_turns(wanted)
-            if (found := of_partition.get(entry.from_partition)) and self._works_here(entry, moves)
-        }
-        return _Unread(before_start=before_start, foreign=foreign, ranges=written)
+        async for entry in in_turns(wanted):
+            entry.unread_before_start = before_start.get(entry.position, 0)
+            found = of_partition.get(entry.from_partition)
+            if found and self._works_here(entry, moves):
+                entry.unread_foreign = await only_here.unread(entry.from_offset, found)
+        return written
 
-    async def _untouched(
-        self, wanted: Collection[StandingPlace], moves: Moves
-    ) -> dict[tuple[str, TopicPartition], int]:
-        """Where the last move in the other direction found the groups that it left at the first record here,
-        and that are still there: it may have skipped what only the other cluster has. Raises KafkaError."""
-        came = moves.moved_to(self.route.from_alias)
-        there = {
-            entry: offset
-            for entry in wanted
-            if (home := came.get(entry.group)) is not None
-            and home.left_at.get(entry.from_partition) == entry.from_offset
-            and entry.to_partition is not None
-            and (offset := home.stood_at.get(entry.to_partition)) is not None
-        }
-        bounds = await self.route.here.bounds({entry.from_partition for entry in there})
-        return {
-            (entry.group, entry.from_partition): offset
-            for entry, offset in there.items()
-            if isinstance(log := bounds.get(entry.from_partition), LogBounds)
-            and entry.from_offset <= log.start
-        }
-
-    def _works_here(self, entry: StandingPlace, moves: Moves) -> bool:
+    def _works_here(self, entry: GroupPlace, moves: Moves) -> bool:
         """Whether the group reads on the cluster that it leaves: a failover moved it there, or it has gone on
         there itself. Otherwise sync.group.offsets has put its offset there."""
         moved = moves.groups_on_target
@@ -271,46 +207,44 @@ class GroupPlaces:
             return True
         return not self.route.may_be_synced(entry.group, entry.from_partition, entry.from_offset)
 
-    def _wrote_further(
-        self,
-        entry: StandingPlace,
-        present: int | None,
-        committed_before: Mapping[tuple[str, TopicPartition], int | None],
-    ) -> bool:
-        """Whether Twinlog committed the present offset there, before the group was put back."""
-        if present is None:
-            return False
-        return committed_before.get((entry.group, entry.from_partition)) == present or (
-            self.route.wrote_further(entry.group, entry.to_partition, present, upstream=entry.from_offset)
-        )
+    async def _see_former_moves(self, wanted: Collection[GroupPlace], moves: Moves) -> None:
+        """What the moves that moved the groups last say of the present offset there, and of where the groups
+        are now. Raises KafkaError.
 
-    async def _committed_before(
-        self, wanted: Collection[StandingPlace], moves: Moves
-    ) -> dict[tuple[str, TopicPartition], int | None]:
-        """Where the move that moved a group last left it, on the cluster that it moves to now: what a move of
-        the same kind committed for groups that were put back since, or where one in the other direction found
-        them.
-
-        After the latter a lower place has to be certain, and the group has to be before the place where that
-        move left it: otherwise nobody put it back, and only the way back is translated less exactly.
+        - Where one in the other direction found the groups that it left at the first record here, and that
+          are still there: it may have skipped what only the other cluster has.
+        - Where one left a group, on the cluster that it moves to now: what one of the same kind committed for
+          groups that were put back since, or where one in the other direction found them. After the latter a
+          lower place has to be certain, and the group has to be before the place where that move left it:
+          otherwise nobody put it back, and only the way back is translated less exactly.
         """
-        before: dict[tuple[str, TopicPartition], int | None] = {}
-        unknown: dict[tuple[str, TopicPartition], SourcePosition] = {}
+        came, stayed = moves.moved_to(self.route.from_alias), list[GroupPlace]()
+        asked: list[tuple[GroupPlace, SourcePosition]] = []
         for entry in wanted:
             home, there = moves.homes.get(entry.group), entry.to_partition
-            if home is None or there is None:
+            if there is None or home is None:
                 continue
-            place = entry.group, entry.from_partition
+            left, stood = home.left_at.get(entry.from_partition), home.stood_at.get(there)
+            before: int | None = None
+            if entry.group in came and left == entry.from_offset and stood is not None:
+                stayed.append(entry)
             if home.where == self.route.from_alias:
-                is_before = entry.from_offset < home.left_at.get(entry.from_partition, math.inf)
-                if is_before and entry.translation.verdict in COMPARED:
-                    before[place] = home.stood_at.get(there)
+                if (left is None or entry.from_offset < left) and entry.translation.verdict in COMPARED:
+                    before = stood
             elif (then := home.stood_at.get(entry.from_partition, 0)) > entry.from_offset:
-                before[place] = home.left_at.get(there)
-                if before[place] is None:
-                    unknown[place] = SourcePosition(partition=entry.from_partition, next_offset=then)
-        answers = await self.route.ways.translate(set(unknown.values())) if unknown else {}
-        return before | {place: answers[position].downstream_offset for place, position in unknown.items()}
+                before = home.left_at.get(there)
+                if before is None:
+                    asked.append((entry, SourcePosition(partition=entry.from_partition, next_offset=then)))
+            entry.wrote_further = before is not None and before == entry.present_offset
+        answers = await self.route.ways.translate({position for _, position in asked}) if asked else {}
+        for entry, position in asked:
+            before = answers[position].downstream_offset
+            entry.wrote_further = before is not None and before == entry.present_offset
+        bounds = await self.route.here.bounds({entry.from_partition for entry in stayed})
+        for entry in stayed:
+            log = bounds.get(entry.from_partition)
+            if isinstance(log, LogBounds) and entry.from_offset <= log.start and entry.to_partition:
+                entry.came_from = came[entry.group].stood_at[entry.to_partition]
 
     async def _wanted(self, options: MoveOptions, moves: Moves) -> _Asked:
         """Return the groups' offsets as the cluster that they leave has them. Raises KafkaError."""
@@ -335,7 +269,7 @@ class GroupPlaces:
         }
         answers = await self.route.ways.translate(set(positions.values()))
         places = [
-            StandingPlace(
+            GroupPlace(
                 group=group,
                 from_partition=partition,
                 to_partition=destinations[partition],
@@ -426,13 +360,9 @@ class GroupPlaces:
         return _Asked(wanted=[each for each in known if each.group in (options.groups or (each.group,))])
 
 
-def _is_at_start(entry: StandingPlace, ranges: Mapping[TopicPartition, LogBounds]) -> bool:
-    offset, log = entry.translation.downstream_offset, None
-    if entry.to_partition is not None:
-        log = ranges.get(entry.to_partition)
-    if log is None or offset is None:
-        return log is not None and log.start == log.end
-    return offset <= log.start
+def _is_at_start(entry: GroupPlace) -> bool:
+    offset, log = entry.translation.downstream_offset, entry.log_there
+    return log is not None and (log.start == log.end if offset is None else offset <= log.start)
 
 
 def _answered(answers: Mapping[str, T | KafkaError]) -> dict[str, T]:

@@ -19,12 +19,13 @@ from twinlog_checkpoint.groups.directory import (
     found_groups,
     placed,
 )
+from twinlog_checkpoint.moves.group_place import GroupPlace
 from twinlog_checkpoint.moves.routes.offset_router import OffsetRouter
 from twinlog_checkpoint.moves.topic_backlog import TopicBacklog
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import Pairs
 from twinlog_checkpoint.translation.log_sides import is_absent
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
+from twinlog_checkpoint.translation.translation import Translation, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,22 +40,6 @@ class CopiedPartition:
     """Whether the known offsets belong to these two logs."""
     is_both_ways: bool = False
     """What was copied here from there is among its records."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StandingPlace:
-    """Where a group stands on the cluster that it leaves, translated, before the decision about it."""
-
-    group: str
-    from_partition: TopicPartition
-    to_partition: TopicPartition | None
-    from_offset: int
-    translation: Translation
-    metadata: str
-
-    @property
-    def place(self) -> SourcePosition:
-        return SourcePosition(partition=self.from_partition, next_offset=self.from_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +264,7 @@ class Route:
         these. Raises KafkaError."""
         return [] if self.away is None else await copied_partitions(self.away)
 
-    async def known_places(self) -> Collection[StandingPlace]:
+    async def known_places(self) -> Collection[GroupPlace]:
         """The offsets from checkpoints, without a request to the cluster that groups leave; none for a
         failback. Raises KafkaError."""
         if not self._is_failover:
@@ -287,7 +272,7 @@ class Route:
         checkpointer = self.parts.checkpointer
         await self.parts.shared.look()
         return [
-            StandingPlace(
+            GroupPlace(
                 group=group,
                 from_partition=self.parts.origin_of(partition) or partition,
                 to_partition=partition,
@@ -301,7 +286,7 @@ class Route:
             if not self.parts.is_void(checkpoint)
         ]
 
-    async def last_places(self, moves: Moves) -> Collection[StandingPlace]:
+    async def last_places(self, moves: Moves) -> Collection[GroupPlace]:
         """Where the groups stood last on the cluster that they leave: for a failback where failovers left
         them, or else where their checkpoints are. Raises KafkaError."""
         if self._is_failover:
@@ -318,13 +303,12 @@ class Route:
             if home.where == self.from_alias
         }
         return [
-            StandingPlace(
+            GroupPlace(
                 group=group,
                 from_partition=partition,
                 to_partition=to_partition,
                 from_offset=offset,
                 translation=Translation(verdict=Verdict.NOT_READY, downstream_offset=None),
-                metadata="",
             )
             for (group, partition), offset in sorted(left.items())
             if (to_partition := self.ways.destination(partition)) is not None
