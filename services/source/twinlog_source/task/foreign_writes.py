@@ -192,18 +192,28 @@ class RestingCopies:
             if (end := self._resting_end(copy)) is not None
         }
         seen_before, self._hidden = self._hidden, {}
-        if not before:
+        hidden = {
+            target: copy.target_end
+            for target, copy in self.by_target.items()
+            if copy.is_hidden and target not in before and copy.target_end is not None
+        }
+        if not before and not hidden:
             return
-        for target, found in (await self.ends(before)).items():
+        for target, found in (await self.ends({**before, **hidden})).items():
+            if target in hidden:
+                # What hangs was left open: nobody knows for certain how it ended.
+                self.by_target[target].is_hidden = isinstance(found, KafkaError) or found < hidden[target]
+                continue
             copy = self.by_target.get(target)
             if copy is None or isinstance(found, KafkaError) or self._resting_end(copy) != before[target]:
                 continue
+            copy.is_hidden = found < before[target] == seen_before.get(target) and not copy.keeps_offsets
             if copy.keeps_offsets and self.preserved is not None:
                 if found != before[target]:
                     self.preserved.doubt(self.preserved.by_source[copy.partition])
             elif found < before[target]:
                 self._hidden[target] = before[target]
-                if seen_before.get(target) == before[target]:
+                if copy.is_hidden:
                     self.on_hidden(target)
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop

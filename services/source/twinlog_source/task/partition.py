@@ -140,6 +140,8 @@ class PartitionCopy:
     not_before_reason: str = ""
     end_is_exact: bool = False
     """Nothing of ours that consumers see lies behind `target_end`."""
+    is_hidden: bool = False
+    """Consumers have not seen the end of this copy for some time: a transaction of ours hangs there."""
     ends_rounds_with_marker: bool = False
     """Its rounds are transactions: the marker of each takes an offset."""
     wrote_nothing: bool = False

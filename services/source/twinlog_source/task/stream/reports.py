@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.clock import Clock
-from twinlog.errors import KafkaError
+from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog.model import TopicPartition
 from twinlog_source.log.gaps import Gap
+from twinlog_source.log.hanging import HANGING
 from twinlog_source.partitions.orders import (
     ForeignWrite,
     PartitionReport,
@@ -76,7 +77,7 @@ class Reporter:
             if preserved is None:
                 is_slow = waited_seconds >= SLOW_SECONDS
                 lacks = self.target_writer.leaderless(copy.target) if is_slow else None
-                problem = self.target_writer.target_problem or source_problem or lacks
+                problem = self.target_writer.target_problem or source_problem or lacks or _hidden(copy)
             else:
                 problem = source_problem or _lasting_problem(preserved, now)
             seen = (
@@ -232,6 +233,11 @@ class Reporter:
             # No reason: it is known when the job fails, or finds no core.
             return copy.state, "", "Spark has not changed its next records yet"
         return None
+
+
+def _hidden(copy: PartitionCopy) -> KafkaError | None:
+    told = "consumers of the copy do not see its last records: a transaction hangs there"
+    return TransientKafkaError(told, reason=HANGING) if copy.is_hidden else None
 
 
 def _lasting_problem(preserved: PreservedCopy, now: float) -> KafkaError | None:
