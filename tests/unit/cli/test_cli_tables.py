@@ -42,6 +42,20 @@ def test_long_cells_are_wrapped_in_their_column() -> None:
     assert lines[4].startswith(" " * 16)
 
 
+def test_empty_columns_and_the_least_missed_go_before_text_is_wrapped_to_a_few_words_a_line() -> None:
+    columns = [
+        Column(title="key"),
+        Column(title="empty"),
+        Column(title="spare", spare=1),
+        Column(title="why"),
+    ]
+    rows = [["orders-0", "", "x" * 30, "the partition has no leader that answers, and waits"]]
+    assert table_lines(columns, rows, width=75)[0].split() == ["key", "spare", "why"]
+    lines = table_lines(columns, rows, width=66)
+    assert lines[0].split() == ["key", "why"]
+    assert lines[2].endswith("and waits")
+
+
 def test_too_many_columns_become_paragraphs() -> None:
     columns = [Column(title=f"column{number}") for number in range(8)]
     rows = [[f"cell-{number}-{'x' * 20}" for number in range(8)], ["next", *([""] * 6), "last"]]

@@ -38,6 +38,8 @@ from twinlog.printable import PrintableStream, printable, printable_json
 _GAP: Final = "  "
 _NARROWEST: Final = 20
 """Wrapped text is not made narrower than this."""
+_READABLE: Final = 32
+"""Nor narrower than this while a column may be left out."""
 _NARROWEST_NAME: Final = 44
 """Cells without blanks are names: they are broken only when they are longer than this."""
 _WIDEST_PADDING: Final = 60
@@ -61,8 +63,9 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, wid
     ]
     if width is None:
         return _plain(columns, cells, [min(size, _WIDEST_PADDING) for size in natural])
-    fitting = _fitted(columns, cells, natural, width)
-    if fitting is None and (left_out := _least_missed(columns, cells)) is not None:
+    left_out = _least_missed(columns, cells)
+    fitting = _fitted(columns, cells, natural, width, _NARROWEST if left_out is None else _READABLE)
+    if fitting is None and left_out is not None:
         fewer = [column for index, column in enumerate(columns) if index != left_out]
         rest = [[cell for index, cell in enumerate(row) if index != left_out] for row in rows]
         return table_lines(fewer, rest, width=width)
@@ -111,11 +114,15 @@ def _paragraphs(columns: Sequence[Column], cells: Sequence[Sequence[str]], width
 
 
 def _fitted(
-    columns: Sequence[Column], cells: Sequence[Sequence[str]], natural: Sequence[int], width: int
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    natural: Sequence[int],
+    width: int,
+    narrowest: int,
 ) -> list[int] | None:
     """Widths that fit, by narrowing the widest columns first; None when they would become too narrow."""
     floors = [
-        max(len(column.title), min(natural[index], _narrowest(row[index] for row in cells)))
+        max(len(column.title), min(natural[index], _narrowest_name(row[index] for row in cells) or narrowest))
         for index, column in enumerate(columns)
     ]
     widths = list(natural)
@@ -130,8 +137,9 @@ def _fitted(
     return widths
 
 
-def _narrowest(cells: Iterable[str]) -> int:
-    return _NARROWEST if any(" " in cell for cell in cells) else _NARROWEST_NAME
+def _narrowest_name(cells: Iterable[str]) -> int:
+    """0 where there is text."""
+    return 0 if any(" " in cell for cell in cells) else _NARROWEST_NAME
 
 
 def _line(columns: Sequence[Column], cells: Sequence[str], widths: Sequence[int]) -> str:
