@@ -35,7 +35,7 @@ from twinlog.cli.moves.plan_outcome import (
     summary,
 )
 from twinlog.cli.status.view import with_command
-from twinlog.cli.verdict.moving import BACKLOG, GO, Check, overall, verdict_word, verdict_words
+from twinlog.cli.verdict.moving import BACKLOG, MOVABLE, Check, against, overall, verdict_word, verdict_words
 
 # The plan of a move as a table.
 
@@ -226,16 +226,19 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
         if output is Output.JSON:
             print_json({**as_json(PLAN, plan), **decided(checks)})
             return
-        words = verdict_words(checks)
+        words = verdict_words(checks, briefly=True)
         say(words)
+        told = against(checks)
         title = f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}"
-        against = [check for check in checks if check.verdict != GO]
         _print_groups(plan, title)
-        _print_rest(plan, "" if any(check.title == BACKLOG for check in against) else "not copied yet")
-        for check in against:
-            # What the verdict says is told once more only with what to do about it.
-            if (command := _of_others(check.command)) or check.message not in words:
-                say(f"{verdict_word(check.verdict)}  {with_command(check.message, command)}")
+        _print_rest(plan, "" if any(check.title == BACKLOG for check in told) else "not copied yet")
+        for check in told:
+            command = _of_others(check.command)
+            of_plan = check.title == MOVABLE and plan.blockers
+            for message in of_plan or [check.message]:
+                # What the verdict says is told once more only with what to do about it.
+                if command or message not in words:
+                    say(f"{verdict_word(check.verdict)}  {with_command(message, command)}")
         say(words)
 
 

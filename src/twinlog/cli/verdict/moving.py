@@ -4,6 +4,7 @@ import shlex
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import shorten
 
 from twinlog.cli.common.location import SERVICES
 from twinlog.cli.common.names import counted, shown_seconds
@@ -102,10 +103,13 @@ TRANSLATED = frozenset({"EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLO
 _AS_THEY_ARE = frozenset({"ACTIVE_ON_TARGET", "NOT_REPLICATED"})
 """Verdicts on offsets that a move leaves as they are, and that nobody has to mend."""
 _PROBLEMS_NAMED = 3
+_LINE = 100
+"""In characters."""
 ANSWER = "Services and clusters answer"
 _NO_DIFFERENCE = "No difference of a copy is known"
 _BEHIND = "Nothing waits behind a transaction of the source"
 _UNFINISHED = "No earlier move is unfinished"
+MOVABLE = "The checkpoint service can move the groups"
 BACKLOG, GROUPS = "The backlog is copied", "Groups have offsets on"
 
 
@@ -128,7 +132,9 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection
     not answer follows from it, as what `blockers` of a plan tell: each cause is one reason."""
     services = of_services(verdict.stopping, row.flow)
     own = [
-        each if each.about == row.flow else replace(each, message=_cause(each), command="")
+        each
+        if each.about == row.flow
+        else replace(each, message=f"it waits: {_cause(each.message)}", command="")
         for each in verdict.stopping
         if each.concerns(row.flow)
     ]
@@ -229,16 +235,29 @@ def with_plan(checks: Sequence[Check], plan: Sequence[Check]) -> list[Check]:
     )
 
 
-def verdict_words(checks: Sequence[Check]) -> str:
-    """The verdict in one line: `WAIT: 12 records are not copied yet`."""
+def against(checks: Sequence[Check]) -> list[Check]:
+    """What stands against the move, without what only names the cause of another check again."""
+    found = [check for check in checks if check.verdict != GO]
+    causes = [_cause(check.message) for check in found if not check.follows]
+    return [check for check in found if not (check.follows and any(each in check.message for each in causes))]
+
+
+def verdict_words(checks: Sequence[Check], *, briefly: bool = False) -> str:
+    """The verdict in one line: `WAIT: 12 records are not copied yet`. `briefly`: of a check that tells at
+    length, only the cause."""
     verdict = overall(checks)
     if verdict == GO:
         return "GO"
     of_it = [check for check in checks if check.verdict == verdict]
     causes = [check for check in of_it if not check.follows] or of_it
-    told = list(dict.fromkeys(check.message for check in causes))
+    told = list(dict.fromkeys(_brief(check.message) if briefly else check.message for check in causes))
     more = f"; and {len(told) - _PROBLEMS_NAMED} more" if len(told) > _PROBLEMS_NAMED else ""
     return f"{verdict_word(verdict)}: {'; '.join(told[:_PROBLEMS_NAMED])}{more}"
+
+
+def _brief(message: str) -> str:
+    """As it is where it fits a line."""
+    return message if len(message) <= _LINE else shorten(_cause(message), _LINE, placeholder=" …")
 
 
 def verdict_word(verdict: str) -> str:
@@ -273,13 +292,13 @@ def _answer(services: Sequence[Issue], blockers: Collection[str]) -> Check:
 
 def _is_told(issue: Issue, blockers: Collection[str]) -> bool:
     """Whether a blocker tells the same, with what to do about it."""
-    words = no_answer(issue.about, issue.reason)
+    words = no_answer(issue.about, issue.reason), _cause(issue.message)
     return any(each.startswith(words) or issue.message.startswith(each) for each in blockers)
 
 
-def _cause(issue: Issue) -> str:
-    """What a flow waits for, without what to do about it, which is told elsewhere."""
-    return f"it waits: {issue.message.partition(';')[0]}"
+def _cause(message: str) -> str:
+    """Without what follows from it, and what to do about it."""
+    return message.partition(";")[0]
 
 
 def _problems(title: str, problems: Sequence[Issue], told_elsewhere: Sequence[bool], good: str) -> Check:
@@ -381,7 +400,7 @@ def _heartbeats(row: FlowRow, unknown: str) -> Check:
 
 
 def _plan(plan: PlanFacts) -> Check:
-    title = "The checkpoint service can move the groups"
+    title = MOVABLE
     if plan.blockers:
         told = "; ".join(plan.blockers)
         return Check(title=title, verdict=NO_GO, message=told, command=plan.command)

@@ -3,7 +3,7 @@
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.cli.status.rows import FlowRow, InForce, ServiceRow, Status
-from twinlog.cli.verdict.moving import BACKLOG, checks_of, overall, verdict_words, with_plan
+from twinlog.cli.verdict.moving import BACKLOG, against, checks_of, overall, verdict_words, with_plan
 from twinlog.cli.verdict.verdict import verdict_of
 from unit.cli.moves.plans import checks
 
@@ -83,14 +83,21 @@ def test_what_waits_for_a_dead_broker_is_no_go_and_told_as_one_reason() -> None:
         plan.blockers.append(blocker)
 
     found = with_plan(checks_of(status, "failover", "A->B", [blocker]), checks(late))
-    against = {check.message: check.verdict for check in found if check.verdict != "GO"}
-    assert against == {
+    assert {check.message: check.verdict for check in found if check.verdict != "GO"} == {
         blocker: "NO_GO",
         issue.message: "NO_GO",
         "it waits: broker 2 of B does not answer": "NO_GO",
         "105 records are not copied yet": "NO_GO",
     }
     assert verdict_words(found) == f"NO-GO: {blocker}"
+    # Also where the plan offers more.
+    offers = f"{blocker}, or move what can be moved without it (--accept-loss)"
+    found = with_plan(
+        checks_of(status, "failover", "A->B", [offers]), checks(lambda plan: plan.blockers.append(offers))
+    )
+    assert verdict_words(found, briefly=True) == "NO-GO: broker 2 of B does not answer"
+    assert offers in [check.message for check in against(found)]
+    assert issue.message not in [check.message for check in against(found)]
     # At a pace that is known they need only time.
     row.partitions, row.notes, row.caught_up_in_seconds = {"RUNNING": 7}, [], 5.0
     found = with_plan(checks_of(status, "failover", "A->B", [blocker]), checks(late))
