@@ -14,13 +14,12 @@ from typing import Any
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
+from twinlog.kafka.raw import ProducerIdentity
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.partitions.orders import PartitionReport, SkippedRange, TaskAssignment
 from twinlog_source.preserved.append_log import AppendLog, Phase
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
-from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.marker_numbers import MarkerState, first_number, following_numbers
 from twinlog_source.preserved.own_batches import (
     FirstForeign,
@@ -32,8 +31,7 @@ from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.fetch_schedule import ReadShares
 from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
-from twinlog_source.task.writing.preserved_writer import Changed, PreservedWriter
-from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.preserved_writer import Changed
 from unit.source.preserved.broker_model import (
     Connection,
     EmptyRecords,
@@ -45,6 +43,7 @@ from unit.source.preserved.broker_model import (
 )
 from unit.source.preserved.driver_model import P, PositionsLog
 from unit.source.preserved.tail_model import FILLER, IDS, OURS, headers, own_before, tail_of
+from unit.source.task.halves import preserved_of
 
 LARGEST = 5
 MOST_MARKERS = 4
@@ -103,13 +102,11 @@ class Owner:
     appends: AppendLog = field(init=False)
 
     def __post_init__(self) -> None:
-        nothing: Any = None
-        clock = FakeClock()
         self.connection = self.leader.connect()
         self.marker_epoch = self.leader.new_marker_epoch()
-        self.copies = PreservedCopies(
-            source_alias="A",
-            writer=self._make_writer(),
+        self.copies = preserved_of(
+            FakeClock(),
+            ProducerIdentity(IDS[OURS], 0),
             foreign_write=self._foreign_write,
             tell_foreign=lambda _partition, _write: None,
             delete_before=self._delete_before,
@@ -117,16 +114,6 @@ class Owner:
             is_stored=lambda _: self.to_store is None,
             wake_reader=lambda: None,
             shares=ReadShares(),
-            syncs=OffsetSyncs(
-                topic="",
-                session=nothing,
-                settings=nothing,
-                paced=paced_syncs(100, flush_seconds=60),
-                clock=clock,
-            ),
-            clock=clock,
-            flush_seconds=60.0,
-            fill_after_seconds=10.0,
         )
         self.copy = PartitionCopy(
             partition=P, target_topic="t", committed=self.assignment.position, random=lambda: 1.0
@@ -208,18 +195,6 @@ class Owner:
     @property
     def changed(self) -> Changed:
         return self.copies.writer.changed
-
-    def _make_writer(self) -> PreservedWriter:
-        nothing: Any = None
-        return PreservedWriter(
-            session=nothing,
-            settings=ProducerSettings(),
-            identity=ProducerIdentity(IDS[OURS], 0),
-            tails=nothing,
-            filler=Filler(nothing, "fill", ProducerSettings()),
-            clock=FakeClock(),
-            may_write=lambda: True,
-        )
 
     def _store_position(self, partition: TopicPartition, records: list[NewRecord]) -> None:
         self.to_store = [*(self.to_store or ()), *records]

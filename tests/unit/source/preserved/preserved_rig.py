@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import ProducerIdentity, ProducerSettings
+from twinlog.kafka.raw import ProducerIdentity
 from twinlog.model import TopicPartition
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.log.fact_records import parse_control
@@ -15,15 +14,13 @@ from twinlog_source.log.facts import Fact
 from twinlog_source.partitions import orders
 from twinlog_source.partitions.orders import PreservedTerms, TaskAssignment
 from twinlog_source.preserved.append_steps import Hole, ReadEnd, Send, Tail
-from twinlog_source.preserved.filler import Filler
 from twinlog_source.preserved.own_batches import FirstForeign
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.fetch_schedule import ReadShares
-from twinlog_source.task.writing.preserved_copies import PreservedCopies
 from twinlog_source.task.writing.preserved_copy import PreservedCopy
-from twinlog_source.task.writing.preserved_writer import Changed, Failed, PreservedWriter
-from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
+from twinlog_source.task.writing.preserved_writer import Changed, Failed
+from unit.source.task.halves import preserved_of
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -50,10 +47,9 @@ class PreservedRig:
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        nothing: Any = None
-        self.preserved = PreservedCopies(
-            source_alias="A",
-            writer=self.make_writer(),
+        self.preserved = preserved_of(
+            self.clock,
+            ProducerIdentity(1, 0),
             foreign_write=self.foreign_write,
             tell_foreign=lambda partition, write: self.told.append((partition, write)),
             delete_before=self.delete_before,
@@ -61,16 +57,6 @@ class PreservedRig:
             is_stored=lambda _: self.on_log,
             wake_reader=self.wake_reader,
             shares=self.shares,
-            syncs=OffsetSyncs(
-                topic="",
-                session=nothing,
-                settings=nothing,
-                paced=paced_syncs(100, flush_seconds=60),
-                clock=self.clock,
-            ),
-            clock=self.clock,
-            flush_seconds=60.0,
-            fill_after_seconds=10.0,
         )
 
     @property
@@ -80,18 +66,6 @@ class PreservedRig:
     @property
     def failed(self) -> Failed:
         return self.preserved.writer.failed
-
-    def make_writer(self) -> PreservedWriter:
-        nothing: Any = None
-        return PreservedWriter(
-            session=nothing,
-            settings=ProducerSettings(),
-            identity=ProducerIdentity(1, 0),
-            tails=nothing,
-            filler=Filler(nothing, "fill", ProducerSettings()),
-            clock=self.clock,
-            may_write=lambda: True,
-        )
 
     async def foreign_write(
         self, partition: TopicPartition, foreign_at: int, lost_since: int | None, topic_id: str

@@ -4,12 +4,11 @@ end lies in a compaction hole, it reaches that end."""
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 import pytest
 
 from twinlog.batches import Codec, CopyPolicy, DecodedRecord
-from twinlog.kafka.raw import FetchedPartition, FetchSizes, RawFetcher
+from twinlog.kafka.raw import FetchedPartition, FetchSizes
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.source_batches import source_batch
@@ -19,8 +18,8 @@ from twinlog_source.reasons import PartitionReason
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
 from twinlog_source.task.reading.bounds import Horizon
-from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
+from unit.source.task.halves import reading_half
 from unit.source.task.reading.test_preparing import mistaken_policy
 
 P = TopicPartition("orders", 0)
@@ -77,19 +76,8 @@ def new_copy() -> PartitionCopy:
 def reader_of(
     log: SourceLog, copy: PartitionCopy, horizon: Horizon, *, policy: CopyPolicy | None = None
 ) -> SourceReader:
-    nothing: Any = None
     copy.policy = policy or CopyPolicy(keeps_offsets=copy.keeps_offsets)
-    return SourceReader(
-        fetcher=cast("RawFetcher", log),
-        copies={P: copy},
-        throttle=Throttle(),
-        read_committed=True,
-        clock=LoopClock(),
-        on_out_of_range=nothing,
-        on_other_leaders=nothing,
-        max_buffered_bytes=1 << 20,
-        horizon=horizon,
-    )
+    return reading_half(log, {P: copy}, horizon=horizon)
 
 
 async def read_until(condition: Callable[[], bool], reader: SourceReader, log: SourceLog) -> None:

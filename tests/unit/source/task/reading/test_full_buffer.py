@@ -3,19 +3,18 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from twinlog.batches import Codec, CopyPolicy, DecodedRecord, TargetTopicLimits
 from twinlog.clock import Clock
-from twinlog.kafka.raw import FetchedPartition, FetchSizes, RawFetcher
+from twinlog.kafka.raw import FetchedPartition, FetchSizes
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import OVERFULL, SourceReader
+from unit.source.task.halves import reading_half
 
 ROUNDS, PRESERVED = TopicPartition("rounds", 0), TopicPartition("preserved", 0)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"x" * 1_000, ())])
@@ -70,7 +69,6 @@ def reader_of(
     partitions: Collection[TopicPartition] = (ROUNDS, PRESERVED),
     policy: CopyPolicy = AS_IT_IS,
 ) -> SourceReader:
-    nothing: Any = None
     copies = {
         each: PartitionCopy(
             partition=each, target_topic=each.topic, committed=0, random=lambda: 0.0, policy=policy
@@ -79,17 +77,7 @@ def reader_of(
     }
     for each, copy in copies.items():
         copy.keeps_offsets = each == PRESERVED
-    return SourceReader(
-        fetcher=cast("RawFetcher", fetcher),
-        copies=copies,
-        throttle=Throttle(),
-        read_committed=True,
-        clock=clock,
-        on_out_of_range=nothing,
-        on_other_leaders=nothing,
-        max_buffered_bytes=BUFFER_BYTES,
-        offer=offered.append,
-    )
+    return reading_half(fetcher, copies, clock=clock, max_buffered_bytes=BUFFER_BYTES, offer=offered.append)
 
 
 async def test_preserved_copies_are_read_on_while_what_is_written_in_rounds_has_no_room() -> None:

@@ -3,19 +3,19 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from twinlog.batches import CopyPolicy, DecodedRecord
-from twinlog.kafka.raw import FetchedPartition, FetchSizes, RawFetcher
+from twinlog.kafka.raw import FetchedPartition, FetchSizes
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import LEAST_PARTITION_BYTES, Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
+from unit.source.task.halves import reading_half
 
 PARTITION = TopicPartition("t", 0)
 ROUND_TRIP_SECONDS = 0.004
@@ -89,16 +89,8 @@ async def read_of(backlog: Backlog, throttle: Throttle) -> int:
         random=lambda: 1.0,
         policy=CopyPolicy(coalesce_below_bytes=0),
     )
-    nothing: Any = None
-    backlog.source_reader = SourceReader(
-        fetcher=cast("RawFetcher", backlog),
-        copies={PARTITION: copy},
-        throttle=throttle,
-        read_committed=True,
-        clock=backlog.clock,
-        on_out_of_range=nothing,
-        on_other_leaders=nothing,
-        max_buffered_bytes=8 << 20,
+    backlog.source_reader = reading_half(
+        backlog, {PARTITION: copy}, throttle=throttle, clock=backlog.clock, max_buffered_bytes=8 << 20
     )
     await backlog.source_reader.run(backlog.stop)
     return backlog.read_bytes

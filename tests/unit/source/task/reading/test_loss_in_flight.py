@@ -14,9 +14,8 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.loss_judge import AGAIN_SECONDS, LossJudge
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.fetch_schedule import Throttle
-from twinlog_source.task.reading.source_reader import SourceReader
 from unit.kafka.source_rig import source_rig
+from unit.source.task.halves import reading_half
 
 P = TopicPartition("t", 0)
 SECONDS = 10.0
@@ -59,15 +58,8 @@ async def test_a_refused_position_that_nothing_changes_is_not_fetched_again_and_
         asyncio.TaskGroup() as group,
     ):
         source.partition(P).log.delete_before(1000)
-        reader = SourceReader(
-            fetcher=fetcher,
-            copies={P: copy},
-            throttle=Throttle(),
-            read_committed=True,
-            clock=LoopClock(),
-            on_out_of_range=judge.on_out_of_range,
-            on_other_leaders=judge.on_other_leaders,
-            max_buffered_bytes=1 << 20,
+        reader = reading_half(
+            fetcher, {P: copy}, on_out_of_range=judge.on_out_of_range, on_other_leaders=judge.on_other_leaders
         )
         group.create_task(reader.run(stop), name="reader")
         await wait_or_stop(stop, SECONDS)

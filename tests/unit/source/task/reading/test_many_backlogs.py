@@ -1,7 +1,7 @@
 """What is held of many preserved copies with a backlog, while their target is slow."""
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -14,10 +14,10 @@ from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import FakeClock, LoopClock
 from twinlog_source.preserved.append_steps import Send
-from twinlog_source.task.reading.fetch_schedule import ReadShares, Throttle
-from twinlog_source.task.reading.source_reader import SourceReader
+from twinlog_source.task.reading.fetch_schedule import ReadShares
 from unit.kafka.source_rig import source_rig
 from unit.source.preserved.preserved_rig import PreservedRig
+from unit.source.task.halves import reading_half
 
 PARTITIONS = [TopicPartition("t", number) for number in range(150)]
 BATCH = source_batch([DecodedRecord(0, 0, None, b"x" * (32 << 10), ())])
@@ -38,7 +38,6 @@ async def test_what_is_held_stays_bounded_and_every_partition_goes_on(count: int
     at_target = {each: rig.assigned(each) for each in partitions}
     for each in partitions:
         rig.copies[each].policy = CopyPolicy(keeps_offsets=True)
-    nothing: Any = None
     held: list[int] = []
     stop = asyncio.Event()
     async with (
@@ -48,14 +47,9 @@ async def test_what_is_held_stays_bounded_and_every_partition_goes_on(count: int
     ):
         for each in partitions:
             source.append(each, [BATCH] * BATCHES)
-        reader = SourceReader(
-            fetcher=fetcher,
-            copies=rig.copies,
-            throttle=Throttle(),
-            read_committed=True,
-            clock=LoopClock(),
-            on_out_of_range=nothing,
-            on_other_leaders=nothing,
+        reader = reading_half(
+            fetcher,
+            rig.copies,
             max_buffered_bytes=2 * ANSWER_BYTES,
             offer=rig.preserved.offer,
             shares=rig.shares,

@@ -16,14 +16,13 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import old_message, source_batch
-from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import Echoes
-from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
 from unit.kafka.source_rig import SourceRig, source_rig
+from unit.source.task.halves import reading_half
 
 ONE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 BATCH = source_batch([DecodedRecord(0, 0, None, b"v", ())])
@@ -44,21 +43,12 @@ async def reading(
     copies: Copies, story: Callable[[SourceRig, SourceReader], Awaitable[None]], **asked: Any
 ) -> None:
     """The reading half, with a writing half that takes whatever comes, for as long as the story lasts."""
-    nothing: Any = None
     async with (
         source_rig(dict.fromkeys(copies, 1)) as source,
         RawFetcher(source.session, FetchOptions()) as fetcher,
         asyncio.TaskGroup() as group,
     ):
-        source_reader = SourceReader(
-            fetcher=fetcher,
-            copies=copies,
-            throttle=Throttle(),
-            read_committed=True,
-            clock=LoopClock(),
-            max_buffered_bytes=8 << 20,
-            **{"on_out_of_range": nothing, "on_other_leaders": nothing, **asked},
-        )
+        source_reader = reading_half(fetcher, copies, max_buffered_bytes=8 << 20, **asked)
 
         async def write() -> None:
             while True:

@@ -17,11 +17,11 @@ from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
-from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
 from unit.kafka.source_rig import SourceRig, source_rig
+from unit.source.task.halves import reading_half
 
 BATCH = source_batch([DecodedRecord(0, 0, None, bytes(1000), ())])
 LARGE = source_batch([DecodedRecord(0, 0, None, bytes(200_000), ())])
@@ -54,21 +54,13 @@ class Copying:
             )
             for each in self.leaders
         }
-        nothing: Any = None
         async with (
             source_rig(self.leaders) as self.source,
             RawFetcher(self.source.session, FetchOptions()) as fetcher,
             asyncio.TaskGroup() as group,
         ):
-            source_reader = SourceReader(
-                fetcher=fetcher,
-                copies=self.copies,
-                throttle=self.throttle,
-                read_committed=True,
-                clock=LoopClock(),
-                on_out_of_range=nothing,
-                on_other_leaders=nothing,
-                max_buffered_bytes=8 << 20,
+            source_reader = reading_half(
+                fetcher, self.copies, throttle=self.throttle, max_buffered_bytes=8 << 20
             )
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
             group.create_task(source_reader.run(stop), name="source_reader")

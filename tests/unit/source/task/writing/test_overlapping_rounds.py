@@ -2,9 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Self
 
 import pytest
 
@@ -12,7 +12,6 @@ from twinlog.batches import NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.outgoing import OffsetRun
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import LoopClock
@@ -20,12 +19,9 @@ from twinlog.wire.source_offset import encode_source_offset, source_offset_key
 from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import PreparedChunk
-from twinlog_source.task.reading.fetch_schedule import Throttle
-from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.writing.positions_topic import PositionsTopic
-from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
+from unit.source.task.halves import reading_half, writing_half
 
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1))
 WAY_SECONDS = 0.06
@@ -118,44 +114,16 @@ class NothingFetched:
 
 
 def writer_to(target: Target, clock: Clock) -> TargetWriter:
-    nothing: Any = None
     copies = {
         each: PartitionCopy(partition=each, target_topic="A.t", committed=0, random=lambda: 0.0)
         for each in PARTITIONS
     }
 
-    async def take_over(committed: Collection[TopicPartition]) -> None:
-        return None
-
     async def ask_driver() -> Mapping[TopicPartition, int]:
         return dict(target.positions)
 
-    reader = SourceReader(
-        fetcher=cast("RawFetcher", NothingFetched()),
-        copies=copies,
-        throttle=Throttle(),
-        read_committed=True,
-        clock=clock,
-        on_out_of_range=nothing,
-        on_other_leaders=nothing,
-        max_buffered_bytes=1 << 20,
-    )
-    return TargetWriter(
-        positions_topic=PositionsTopic(
-            topic="positions", partition_count=1, source_alias="A", connector_name="C"
-        ),
-        source_reader=reader,
-        copies=copies,
-        by_target={TopicPartition("A.t", each.partition): copies[each] for each in PARTITIONS},
-        take_over=take_over,
-        open_transport=lambda: FarTransport(target),
-        ask_driver=ask_driver,
-        syncs=OffsetSyncs(
-            topic="", session=nothing, settings=nothing, paced=paced_syncs(100, flush_seconds=60), clock=clock
-        ),
-        clock=clock,
-        random=lambda: 0.0,
-    )
+    reader = reading_half(NothingFetched(), copies, clock=clock)
+    return writing_half(reader, lambda: FarTransport(target), ask_driver, clock=clock)
 
 
 def feed(

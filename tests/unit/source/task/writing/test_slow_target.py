@@ -5,9 +5,9 @@ The reading and the writing half as they are, in virtual time.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 import pytest
 from hypothesis import given
@@ -21,21 +21,18 @@ from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
 from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.task.partition import PartitionCopy
-from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
-from twinlog_source.task.writing.positions_topic import PositionsTopic
 from twinlog_source.task.writing.round import (
     ROUND_FIRST_BYTES,
     ROUND_LEAST_BYTES,
     ROUND_MAX_BYTES,
     ROUND_SECONDS,
-    OffsetSyncs,
     RoundSize,
-    paced_syncs,
 )
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
 from unit.kafka.source_rig import source_rig
+from unit.source.task.halves import reading_half, writing_half
 
 QUOTA = 200_000
 """Bytes a second."""
@@ -137,7 +134,7 @@ class Copying:
         ):
             for partition in BUSY:
                 source.append(partition, [LARGE] * 300)
-            writer = self._writer(self._reader(fetcher, copies), copies)
+            writer = self._writer(reading_half(fetcher, copies, max_buffered_bytes=8 << 20))
             stop = asyncio.Event()
             await writer.open()
             reading = group.create_task(writer.source_reader.run(stop), name="source_reader")
@@ -154,50 +151,15 @@ class Copying:
                 task.cancel()
         return waited
 
-    def _reader(self, fetcher: RawFetcher, copies: Mapping[TopicPartition, PartitionCopy]) -> SourceReader:
-        nothing: Any = None
-        return SourceReader(
-            fetcher=fetcher,
-            copies=copies,
-            throttle=Throttle(),
-            read_committed=True,
-            clock=LoopClock(),
-            on_out_of_range=nothing,
-            on_other_leaders=nothing,
-            max_buffered_bytes=8 << 20,
-        )
-
-    def _writer(self, reader: SourceReader, copies: Mapping[TopicPartition, PartitionCopy]) -> TargetWriter:
-        nothing: Any = None
-
-        async def take_over(_committed: Collection[TopicPartition]) -> None:
-            return None
-
+    def _writer(self, reader: SourceReader) -> TargetWriter:
         async def ask_driver() -> Mapping[TopicPartition, int]:
             return {}
 
         def committed(_sent: list[TopicPartition], seconds: float) -> None:
             self.rounds_seconds.append(seconds)
 
-        return TargetWriter(
-            positions_topic=PositionsTopic(
-                topic="positions", partition_count=1, source_alias="A", connector_name="C"
-            ),
-            source_reader=reader,
-            copies=copies,
-            by_target={TopicPartition(c.target_topic, c.partition.partition): c for c in copies.values()},
-            take_over=take_over,
-            open_transport=lambda: LimitedTransport(self.quota, committed),
-            ask_driver=ask_driver,
-            syncs=OffsetSyncs(
-                topic="",
-                session=nothing,
-                settings=nothing,
-                paced=paced_syncs(100, flush_seconds=60),
-                clock=LoopClock(),
-            ),
-            clock=LoopClock(),
-            random=lambda: 0.0,
+        return writing_half(
+            reader, lambda: LimitedTransport(self.quota, committed), ask_driver, clock=LoopClock()
         )
 
 

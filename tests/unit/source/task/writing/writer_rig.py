@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from twinlog.batches import CopyPolicy, NewRecord, OutgoingBatch, Prepared, build_batch
 from twinlog.batches.bodies import DecodedRecord
@@ -11,7 +11,7 @@ from twinlog.batches.header import read_batches
 from twinlog.batches.outgoing import Seal, sealed
 from twinlog.batches.records import decode_batch
 from twinlog.errors import KafkaError, TransientKafkaError
-from twinlog.kafka.raw import FetchFailure, RawFetcher
+from twinlog.kafka.raw import FetchFailure
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.virtual_time import FakeClock
@@ -23,10 +23,9 @@ from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
 from twinlog_source.task.settings import CopySettings
 from twinlog_source.task.stream.reports import Reporter
-from twinlog_source.task.writing.positions_topic import PositionsTopic
-from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
 from twinlog_source.task.writing.target_writer import TargetWriter
 from twinlog_source.task.writing.transport import Positions
+from unit.source.task.halves import reading_half, writing_half
 
 GOOD, BAD = TopicPartition("good", 0), TopicPartition("bad", 0)
 DIALS = CopySettings(
@@ -144,36 +143,13 @@ class WriterRig:
             p: PartitionCopy(partition=p, target_topic=f"A.{p.topic}", committed=0, random=lambda: 1.0)
             for p in (GOOD, BAD)
         }
-        nothing: Any = None
-        self.source_reader = SourceReader(
-            fetcher=cast("RawFetcher", NothingFetched()),
-            copies=self.copies,
-            throttle=Throttle(),
-            read_committed=True,
+        self.source_reader = reading_half(NothingFetched(), self.copies, clock=self.clock)
+        self.target_writer = writing_half(
+            self.source_reader,
+            lambda: FakeTransport(self.target, self.ends),
+            self.ask_driver,
             clock=self.clock,
-            on_out_of_range=nothing,
-            on_other_leaders=nothing,
-            max_buffered_bytes=1 << 20,
-        )
-        self.target_writer = TargetWriter(
-            positions_topic=PositionsTopic(
-                topic="positions", partition_count=1, source_alias="A", connector_name="C"
-            ),
-            source_reader=self.source_reader,
-            copies=self.copies,
-            by_target={TopicPartition(c.target_topic, 0): c for c in self.copies.values()},
             take_over=self.take_over,
-            open_transport=lambda: FakeTransport(self.target, self.ends),
-            ask_driver=self.ask_driver,
-            syncs=OffsetSyncs(
-                topic="",
-                session=nothing,
-                settings=nothing,
-                paced=paced_syncs(100, flush_seconds=60),
-                clock=self.clock,
-            ),
-            clock=self.clock,
-            random=lambda: 0.0,
         )
 
     async def take_over(self, committed: Collection[TopicPartition]) -> None:
