@@ -219,7 +219,8 @@ class WorkerPool:
                 told = f"no worker of Spark has come for {flow} within {COME_SECONDS:g} s"
                 if not self.workers.is_up:
                     raise TransientKafkaError(f"{told}: Spark is still starting", reason="SPARK_UNAVAILABLE")
-                raise TransientKafkaError(f"{told}: no core is free", reason="EPOCH_NOT_READY")
+                why = "no core is free, or the executor is still starting"
+                raise TransientKafkaError(f"{told}: {why}", reason="EPOCH_NOT_READY")
             await self._next_move()
         give_up_at = self.clock.monotonic() + OTHER_WORKERS_SECONDS
         while self._here < self._wanted() and self.clock.monotonic() < give_up_at:

@@ -447,7 +447,9 @@ def test_that_spark_has_not_started_has_one_reason() -> None:
 def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_every_epoch_that_waits() -> None:
     async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
         pool, epoch = cluster.pool, epoch_of("A", 1)
-        with pytest.raises(TwinlogError) as raised:
+        with pytest.raises(
+            TwinlogError, match="no core is free, or the executor is still starting"
+        ) as raised:
             await pool.claim(epoch.flow, Need(1))
         assert raised.value.reason == "EPOCH_NOT_READY"
         cluster.failure = TransientKafkaError("no Java", reason="SPARK_UNAVAILABLE")
