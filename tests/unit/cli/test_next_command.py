@@ -218,6 +218,14 @@ def test_a_command_that_is_complete_by_addresses_stays_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("given")
+def test_preflight_names_the_file_since_it_finds_none_by_itself() -> None:
+    told = with_pasteable("`twinlog preflight` names the right")
+    assert told == with_pasteable(told) == "`twinlog preflight 'my file'` names the right"
+    GIVEN_FILE.set("")
+    assert pasteable("twinlog preflight") == "twinlog preflight FILE"
+
+
+@pytest.mark.usefixtures("given")
 def test_tables_and_lines_complete_their_commands(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(table("why|why"), [{"why": "`twinlog verify A->B`"}])
     say("note: `twinlog verify A->B`")

@@ -31,6 +31,8 @@ _READ_NO_CONFIG: Final = frozenset(
         *("mirror-maker", "preflight", "run", "start"),
     }
 )
+_OF_FILE: Final = "twinlog preflight"
+"""It reads no file but the one that it names."""
 _CALL_NO_SERVICE: Final = frozenset({"copy", "decode", "safe-to-delete", "state", "verify"})
 """They read the clusters themselves."""
 
@@ -38,6 +40,8 @@ _CALL_NO_SERVICE: Final = frozenset({"copy", "decode", "safe-to-delete", "state"
 def pasteable(command: str) -> str:
     """The command with the `--config` and `--endpoint` that the running one was given, if it takes them and
     has none; other text as it is."""
+    if command == _OF_FILE:
+        return f"{command} {shlex.quote(GIVEN_FILE.get() or 'FILE')}"
     program, _, rest = command.partition(" ")
     name = rest.partition(" ")[0]
     has_places = "--config" in rest or "--endpoint" in rest
