@@ -78,8 +78,8 @@ class FlowRig:
     """What dead tasks left open on the target: slot -> partition and number of the transaction."""
     last_producers: dict[TopicPartition, int | KafkaError | None] = field(default_factory=dict)
     """Who wrote last to the target's logs; those that are not named were written by others."""
-    known_producers: dict[str, int] = field(default_factory=dict)
-    """By the transactional ids that coordinators of the target know."""
+    known_producers: dict[str, int] | KafkaError = field(default_factory=dict)
+    """By the transactional ids that coordinators of the target know; or why they do not tell."""
     while_fencing: Callable[[], Awaitable[object]] | None = None
     """What others do while the next owner fences; once."""
 
@@ -89,9 +89,10 @@ class FlowRig:
         self.target.add_topic("A.t")
 
     async def coordinators_know(self, transactional_ids: Sequence[str]) -> dict[int, str]:
-        return {
-            self.known_producers[each]: each for each in transactional_ids if each in self.known_producers
-        }
+        known = self.known_producers
+        if isinstance(known, KafkaError):
+            raise known
+        return {known[each]: each for each in transactional_ids if each in known}
 
     async def write(self, cluster: FakeCluster, topic: str, count: int) -> None:
         async with cluster.writer() as writer:

@@ -22,6 +22,7 @@ import structlog
 
 from twinlog.clock import Clock
 from twinlog.errors import FatalKafkaError, StateError
+from twinlog.kafka.deadline import deadline
 from twinlog.kafka.ports import TopicDescription
 from twinlog.model import TopicPartition
 from twinlog.service.owner.name import OwnerReason, are_twins, twin_deployment
@@ -50,6 +51,8 @@ positions topic and on copies (target partition -> source partition). Raises Kaf
 KnownProducers = Callable[[Sequence[str]], Awaitable[Mapping[int, str]]]
 """The transactional ids among these that the target knows, by the producer id of each. Raises KafkaError."""
 SLOTS_AT_ONCE = 4
+FIND_SECONDS = 5.0
+"""The driver waits for it, with all its other work."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,12 +243,13 @@ class Ownership:
 
     async def find_producers(self) -> None:
         """Name the producers of the flow's transactional ids: its log may have lost their names. Raises
-        KafkaError."""
+        KafkaError within `FIND_SECONDS`."""
         every, step = every_transactional_id(self.flow, MOST_SLOTS), SLOTS_AT_ONCE * IDS_PER_SLOT
-        for begin in range(0, len(every), step):
-            if not (found := await self.known_producers(every[begin : begin + step])):
-                return
-            await self.producers.store(found)
+        async with deadline(FIND_SECONDS, "ask for the flow's producers", alias=self.flow.flow.target):
+            for begin in range(0, len(every), step):
+                if not (found := await self.known_producers(every[begin : begin + step])):
+                    return
+                await self.producers.store(found)
 
     async def note_slots(self, slots: int) -> None:
         """Record the slots before they are used: the next owner must fence all of them, has to expect writes

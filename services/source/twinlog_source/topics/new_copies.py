@@ -134,10 +134,8 @@ class NewCopies:
         if not logs:
             return found
         await self.origins.read()
-        producers = await self.probe.last_producers({target: end for target, (_, end) in logs.items()})
+        producers = await self._last_producers({target: end for target, (_, end) in logs.items()})
         known = self.book.control.producers
-        if any(isinstance(each, int) and each >= 0 and each not in known for each in producers.values()):
-            await self.find_producers()
         held = [row for row in rows if targets.get(row.partition) in logs]
         first = [row for row in held if self._begins_first(row, topics) and not is_told]
         written = await self._written(first, topics, producers)
@@ -154,6 +152,21 @@ class NewCopies:
             elif not self.origins.is_both_ways(topic):
                 begin, behind = logs[target]
                 found[partition] = ForeignWrite(begin, behind, behind - begin, producer, -1, 0)
+        return found
+
+    async def _last_producers(
+        self, ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+        """Who wrote last, once the flow's own producers have names again; an error where these are not
+        known."""
+        found = await self.probe.last_producers(ends)
+        known = self.book.control.producers
+        unknown = [each for each, by in found.items() if isinstance(by, int) and by >= 0 and by not in known]
+        try:
+            if unknown:
+                await self.find_producers()
+        except KafkaError as error:
+            return {**found, **dict.fromkeys(unknown, error)}
         return found
 
     async def _logs(

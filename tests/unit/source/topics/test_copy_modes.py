@@ -2,6 +2,7 @@
 
 import pytest
 
+from twinlog.errors import TransientKafkaError
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
 from twinlog_source.log.facts import TopicFact
@@ -105,6 +106,27 @@ async def test_a_copy_that_the_flow_has_written_waits_until_its_lost_position_is
     await set_position(again, P, 3)
     assert assigned(again).position == 3
     assert assigned(await rig.owner(settings)).position == 3
+
+
+async def test_coordinators_that_do_not_tell_hold_up_only_copies_whose_last_producer_is_not_known(
+    rig: FlowRig,
+) -> None:
+    for topic in ("a", "z"):
+        rig.source.add_topic(topic)
+        rig.target.add_topic(f"A.{topic}")
+    await write(rig.target, COPY, [2, 3])
+    rig.last_producers[COPY] = 77
+    rig.known_producers = TransientKafkaError("no leader", reason="UNAVAILABLE")
+    state = await rig.process(TRANSLATED, has_configsync=False)
+    await rig.say(state.decisions, topics=("a", "t", "z"))
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert blocker(state) == "UNAVAILABLE"
+    assert {each.topic for each in state.table.plannable()} == {"a", "z"}
+    rig.known_producers = {}
+    rig.clock.advance(RETRY_SECONDS)
+    await state.refresh(owned=frozenset())
+    assert (blocker(state), told(state)[0]) == ("", 2)
 
 
 async def test_a_topic_whose_copy_has_the_name_of_anothers_is_copied_from_its_beginning(rig: FlowRig) -> None:
