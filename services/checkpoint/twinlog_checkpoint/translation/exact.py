@@ -29,12 +29,13 @@ from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,
     Verdict,
+    begins_at,
     counted,
     past_end,
     within,
     without_floor,
 )
-from twinlog_checkpoint.translation.walk import Answer, Outcome
+from twinlog_checkpoint.translation.walk import Answer, Outcome, same_record
 
 MAX_KNOWN = 200_000
 """Answers remembered, about 300 bytes each; the oldest goes first."""
@@ -341,7 +342,14 @@ class ExactTranslator:
             # A sync may come before the marker that makes its record readable.
             counterpart = self.counterpart(partition)
             log = (await log_bounds(self.there.admin, [counterpart], OffsetSpec.LATEST)).get(counterpart, log)
-        return {position: _because(within(floor, log), reason) for position, floor in floors.items()}
+        pairs = self.pairs(partition)
+        told = {position: _because(within(floor, log), reason) for position, floor in floors.items()}
+        return {
+            position: answer
+            if answer.downstream_offset != log.start or not _is_lost(position.next_offset, pairs, log)
+            else replace(answer, verdict=Verdict.BEFORE_START, message=begins_at(log.start))
+            for position, answer in told.items()
+        }
 
     def _sides(
         self, partition: TopicPartition, bounds: Bounds, budget: ByteBudget
@@ -366,6 +374,7 @@ class ExactTranslator:
         found = _Found(reason=_NOT_FOUND)
         try:
             await aligner.align(wanted, found.answers)
+            await _name_lost(found.answers, here, there)
         except BudgetSpent:
             found.reason = _BUDGET_SPENT
         except (KafkaError, WireFormatError) as error:
@@ -391,6 +400,28 @@ class ExactTranslator:
             del self._known[next(iter(self._known))]
 
 
+async def _name_lost(answers: dict[int, Answer], here: ComparedPartition, there: ComparedPartition) -> None:
+    """Where the log there has lost its first records, the next one is found for each of them. Raises
+    KafkaError, WireFormatError, BudgetSpent."""
+    start = there.bounds.start
+    if start == 0 or not answers or (first := await there.first(start)) is None:
+        return
+    for offset, answer in answers.items():
+        if answer.outcome is Outcome.MATCH and answer.offset == first.offset:
+            asked = await here.first(offset)
+            if asked is not None and not same_record(asked, first):
+                answers[offset] = Answer(Outcome.BEFORE_START, start)
+
+
+def _is_lost(offset: int, pairs: Pairs | None, there: LogBounds) -> bool:
+    """Whether the syncs alone say that the record lies before the log there."""
+    below = None if pairs is None else pairs.at_or_below(offset)
+    if below is not None and below.upstream == offset:
+        return below.downstream < there.start
+    above = None if pairs is None else pairs.above(offset)
+    return above is not None and above.downstream <= there.start
+
+
 def _nothing_is_copied(floors: Collection[Translation], looked: _Looked | None) -> bool:
     """Where the copy has records without a sync, all syncs may have been lost."""
     copy = None if looked is None else looked[1]
@@ -407,12 +438,15 @@ def _needs_both_logs(floor: Translation, there: LogBounds | KafkaError | None) -
 
 
 def _told(answer: Answer | None, before_start: bool) -> Translation | None:
-    """EXACT or UP_TO_DATE; None when the logs gave no answer."""
+    """EXACT, BEFORE_START or UP_TO_DATE; None when the logs gave no answer."""
     if answer is None or answer.outcome in (Outcome.LOST, Outcome.NOT_BEFORE):
         return None
     if answer.outcome is Outcome.MATCH:
         message = _BEFORE_START if before_start else ""
         return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
+    if answer.outcome is Outcome.BEFORE_START and answer.offset is not None:
+        message = begins_at(answer.offset)
+        return Translation(verdict=Verdict.BEFORE_START, downstream_offset=answer.offset, message=message)
     return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=AT_END)
 
 

@@ -32,6 +32,7 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Translator,
     Verdict,
+    begins_at,
 )
 
 EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, int | None]]]
@@ -92,7 +93,7 @@ def same_offset(offset: int, there: LogBounds) -> Translation:
     if offset > there.end:
         return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=there.end, message=AT_END)
     if offset < there.start:
-        message = f"the log there begins at {there.start}"
+        message = begins_at(there.start)
         return Translation(verdict=Verdict.BEFORE_START, downstream_offset=there.start, message=message)
     return Translation(verdict=Verdict.PRESERVED, downstream_offset=offset, message=_SAME)
 

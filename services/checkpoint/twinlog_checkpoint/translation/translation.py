@@ -128,6 +128,11 @@ def without_floor(message: str) -> Translation:
     return Translation(verdict=Verdict.NO_SYNC, downstream_offset=None, message=message)
 
 
+def begins_at(start: int) -> str:
+    """The message of BEFORE_START."""
+    return f"the log there begins at {start}"
+
+
 def past_end(end: int) -> Translation:
     """Of an offset past the end of its log: nobody has read the records that come there."""
     message = f"the log ends at {end}: it lost records, or was created again"

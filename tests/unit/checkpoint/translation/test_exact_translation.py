@@ -470,3 +470,24 @@ async def test_before_the_first_sync_of_a_topic_created_again_nobody_knows_how_m
     (told,) = (await translate(translator(logs), [15])).values()
     assert (told.verdict, told.downstream_offset) == (Verdict.FLOOR, 1)
     assert "by the offset sync 11 -> 0: at most 3 records lie between; not exact" in told.message
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_an_offset_whose_record_is_gone_from_the_start_of_the_copy_is_before_its_start(
+    seed: int,
+) -> None:
+    """Retention or DeleteRecords took it there: a group that continues at the first record skips some."""
+    logs = MirroredLogs(seed=seed, offset_lag_max=20)
+    logs.produce(300)
+    logs.copy()
+    logs.rest()
+    here, there = logs.visible_source(), logs.visible_target()
+    first = there[100].offset
+    logs.target.log(COPY).delete_before(first)
+    gone = [here[each].offset for each in (0, 20, 60, 99)]
+    told = await translate(translator(logs), gone)
+    assert {(each.verdict, each.downstream_offset) for each in told.values()} == {
+        (Verdict.BEFORE_START, first)
+    }
+    (kept,) = (await translate(translator(logs), [here[100].offset])).values()
+    assert (kept.verdict, kept.downstream_offset) == (Verdict.EXACT, first)
