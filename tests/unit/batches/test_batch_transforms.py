@@ -109,25 +109,6 @@ def _by_value(records: Sequence[OpenRecord]) -> Iterator[tuple[str, OpenRecord]]
         yield value[:1].decode().strip("-"), record
 
 
-@pytest.mark.parametrize(("backlog", "coalesced_bytes"), [(False, 1 << 20), (True, 1 << 20), (True, 100)])
-def test_records_are_packed_by_their_routes_in_order_with_their_source_offsets(
-    backlog: bool, coalesced_bytes: int
-) -> None:
-    values = (b"-0", b"a1", b"b2", b"a3", b"-4")
-    data = b"".join(
-        source_batch([_record(5 * n + i, value) for i, value in enumerate(values)]) for n in range(2)
-    )
-    policy = CopyPolicy(routes=_by_value, coalesced_bytes=coalesced_bytes)
-    prepared = prepare(data, wanted_offset=1, policy=policy, backlog=backlog)
-    assert (prepared.next_offset, prepared.fault) == (10, None)
-    assert [each.value for each in _decoded(prepared.batches)] == [b"-4", b"-0", b"-4"]
-    routed: dict[str, list[int]] = {}
-    for route, batch in prepared.routed:
-        routed.setdefault(route, []).extend(first + n for first, count in batch.runs for n in range(count))
-        assert {each.value[:1] for each in _decoded((batch,)) if each.value} == {route.encode()}
-    assert routed == {"a": [1, 3, 6, 8], "b": [2, 7]}
-
-
 @pytest.mark.parametrize(
     ("large", "passed", "routed"), [(2, [b"-0"], [b"a1"]), (4, [b"-0"], [b"a1", b"b2", b"a3"])]
 )

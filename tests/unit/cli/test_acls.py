@@ -68,24 +68,6 @@ def test_a_flow_without_any_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "A->B: no ACLs\n"
 
 
-def test_json_holds_every_binding_and_null_for_the_side_without(capsys: pytest.CaptureFixture[str]) -> None:
-    print_acls([ACLS], call(Output.JSON))
-    copied, _, _, left_out, surplus, _ = json.loads(capsys.readouterr().out)
-    assert copied["flow"] == "A->B"
-    assert copied["source"] == {
-        "resource_type": "TOPIC",
-        "resource_name": "orders",
-        "pattern_type": "LITERAL",
-        "principal": "User:alice",
-        "host": "*",
-        "operation": "READ",
-        "permission": "ALLOW",
-    }
-    assert (copied["state"], copied["made_by_twinlog"]) == ("IN_STEP", True)
-    assert (left_out["target"], left_out["rule"]) == (None, "ALLOW WRITE")
-    assert surplus["source"] is None
-
-
 @pytest.mark.parametrize("output", list(Output))
 def test_a_flow_that_fails_hides_no_other(output: Output, capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> None:

@@ -67,24 +67,6 @@ def test_programs_get_each_partition() -> None:
     ]
 
 
-def test_what_is_wrong_with_a_copied_topic_is_said() -> None:
-    runs = PartitionStatus(source=TopicPartition(topic="t"), state=source_pb.PARTITION_STATE_RUNNING)
-    stuck = PartitionStatus(
-        source=TopicPartition(topic="t", partition=1),
-        state=source_pb.PARTITION_STATE_RUNNING,
-        reason="OPEN_TRANSACTION",
-        message="producer id 7 has a transaction open",
-    )
-    assert trouble_lines(None, FLOW) == trouble_lines([runs], FLOW) == []
-    said, remedy = trouble_lines([runs, stuck], FLOW)
-    assert said == "t-1: RUNNING OPEN_TRANSACTION: producer id 7 has a transaction open"
-    assert remedy.startswith("  do: ")
-    name, _, words = said.partition(":")
-    assert trouble_lines([stuck] * 5, FLOW) == [f"{name} and 4 more partitions:{words}", remedy], (
-        "each thing once"
-    )
-
-
 def test_the_state_and_what_is_left_come_first() -> None:
     runs = PartitionStatus(state=source_pb.PARTITION_STATE_RUNNING, lag_records=0)
     paused = PartitionStatus(state=source_pb.PARTITION_STATE_PAUSED, lag_records=1_700)

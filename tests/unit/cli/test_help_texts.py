@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from rich.text import Text
 from typer.testing import CliRunner
 
@@ -58,24 +57,6 @@ def test_a_value_is_called_what_it_is_and_not_by_its_type() -> None:
             assert re.findall(r"\S*[^\s,;]…", text) == [], "cut, for want of room"
             assert re.findall(r"<(?:bool|str|int|float|path|list)\b.*|<=x<=\d{6,}", text) == []
     assert "<bool>" not in CliRunner().invoke(app, ["--help"]).output
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (
-            ["decode", "orders", "--kind", "no"],
-            ("offset-sync", "checkpoint", "heartbeat", "position", "json"),
-        ),
-        (["verify", "A->B", "--isolation", "no"], ("read_committed", "read_uncommitted")),
-        (["safe-to-delete", "A->B", "--isolation", "no"], ("read_committed", "read_uncommitted")),
-        (["preflight", "mm2.properties", "--timeout", "1e9"], ("--timeout", "31622400")),
-    ],
-)
-def test_a_value_that_is_refused_names_those_that_are_not(words: list[str], named: tuple[str, ...]) -> None:
-    told = CliRunner().invoke(app, words)
-    assert told.exit_code == 2
-    assert [each for each in named if each not in told.output] == []
 
 
 def test_nothing_in_brackets_is_taken_for_markup() -> None:

@@ -10,15 +10,13 @@ from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.cli.common.call import Call
 from twinlog.cli.common.fields import Output, as_json
 from twinlog.cli.common.options import ask_each
+from twinlog.cli.configsync.plan import PLAN as PLAN_FIELDS
 from twinlog.cli.configsync.plan import (
-    OUTCOME,
     offsets_words,
     print_next_step,
-    print_outcome,
     print_plan,
     print_plans,
 )
-from twinlog.cli.configsync.plan import PLAN as PLAN_FIELDS
 from twinlog.errors import ConfigError, StateError, TransientKafkaError, TwinlogError
 
 CREATE = pb2.PlannedAction(
@@ -131,23 +129,6 @@ def test_json_holds_only_what_an_action_has_and_tells_empty_from_absent() -> Non
     }
     assert (revert["before"], revert["after"]) == ("5", "")
     assert "before" not in drop
-
-
-def test_an_outcome_says_what_was_refused_and_why(capsys: pytest.CaptureFixture[str]) -> None:
-    refused = pb2.RefusedAction(action=REVERT, reason="POLICY_VIOLATION", message="too small")
-    outcome = pb2.ApplySyncResponse(applied=[CREATE], refused=[refused])
-    print_outcome(outcome, shown=False)
-    assert capsys.readouterr().out.splitlines() == [
-        "  + CREATE A.orders",
-        f"      {offsets_words(CREATE.offsets)}",
-        "  ! SET A.users retention.ms 5",
-        "    refused: too small (POLICY_VIOLATION)",
-        "1 done, 1 refused",
-        "undo: none; the target follows the source and the rules (`twinlog rules`): change them instead",
-    ]
-    assert as_json(OUTCOME, outcome)["refused"][0]["reason"] == "POLICY_VIOLATION"
-    print_outcome(outcome, shown=True)
-    assert "  + CREATE A.orders" not in capsys.readouterr().out.splitlines()
 
 
 FLOWS = [types_pb2.Flow(source=source, target="B") for source in ("A", "C", "D")]

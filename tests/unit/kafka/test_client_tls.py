@@ -16,7 +16,6 @@ from twinlog.errors import ConfigError
 from twinlog.kafka.clients import (
     aiokafka_client_options,
 )
-from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.security.access import client_security
 from twinlog.local.blocking_cluster import CertificateAuthority
 from unit.kafka.test_clients import LOGIN, SERVERS
@@ -181,22 +180,3 @@ def test_reprs_hide_secrets(authority: CertificateAuthority) -> None:
     shown = repr(client_security(properties))
     assert "hush" not in shown
     assert "PRIVATE" not in shown
-
-
-@pytest.mark.parametrize("kept_bytes", [0, 200, None], ids=["empty", "half written", "missing"])
-async def test_a_cluster_makes_clients_while_its_keystore_is_being_renewed(
-    authority: CertificateAuthority, tmp_path: Path, kept_bytes: int | None
-) -> None:
-    """They have the last usable credentials."""
-    store = tmp_path / "identity.pem"
-    identity = authority.issue_for_user("alice").read_bytes()
-    store.write_bytes(identity)
-    async with open_cluster(
-        "A", tls(authority) | {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)}
-    ) as cluster:
-        if kept_bytes is None:
-            store.unlink()
-        else:
-            store.write_bytes(identity[:kept_bytes])
-        async with cluster.reader(), cluster.writer():
-            cluster.member("group", assign=lambda said, _: said, session_seconds=10.0, rebalance_seconds=10.0)

@@ -45,24 +45,6 @@ async def test_a_cluster_that_refuses_these_settings_gets_the_topic_without(reas
     assert cluster.topics[TOPIC].configs == {"cleanup.policy": "compact"}
 
 
-async def test_an_existing_topic_gets_what_nobody_has_chosen() -> None:
-    cluster = FakeCluster("B")
-    cluster.add_topic(TOPIC, configs={"cleanup.policy": "compact", "segment.ms": "86400000"})
-    assert await made(cluster) is TopicMaking.EXISTED
-    assert "segment.bytes" not in cluster.topics[TOPIC].configs
-    await compact_soon(cluster, TOPIC, leave={"delete.retention.ms": "1"})
-    assert cluster.topics[TOPIC].configs == {
-        "cleanup.policy": "compact",
-        "segment.ms": "86400000",
-        "segment.bytes": COMPACTED_SOON["segment.bytes"],
-        "min.cleanable.dirty.ratio": COMPACTED_SOON["min.cleanable.dirty.ratio"],
-    }
-    altered: list[Call] = []
-    cluster.intercept("alter_topic_configs", altered.append)
-    await compact_soon(cluster, TOPIC, leave={"delete.retention.ms": "1"})
-    assert altered == []
-
-
 async def test_a_value_that_the_cluster_refuses_does_not_keep_the_others_away() -> None:
     cluster = FakeCluster("B")
     cluster.add_topic(TOPIC, configs={"cleanup.policy": "compact"})

@@ -35,22 +35,6 @@ def test_offset_sync_documented_vectors() -> None:
         state.reset()
 
 
-def test_due_is_sticky_until_reset() -> None:
-    state = PartitionSyncState(50)
-    assert state.update(0, 100)
-    assert state.update(1, 101)
-    assert state.due
-    state.reset()
-    assert not state.due
-    assert not state.update(2, 102)
-    assert state.update(7, 106)
-    assert state.update(7, 107)
-    assert state.update(8, 108)
-    assert state.update(10, 157)
-    state.reset()
-    assert not state.update(11, 158)
-
-
 def test_zero_offset_lag_makes_every_record_due() -> None:
     state = PartitionSyncState(0)
     for upstream, downstream in [(0, 100), (2, 102), (3, 153), (4, 154), (2, 208), (3, 209), (4, 3), (5, 4)]:

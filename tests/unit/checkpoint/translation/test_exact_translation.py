@@ -293,25 +293,6 @@ async def test_no_floor_is_left_where_the_source_lost_the_records_and_the_copy_w
     assert {translation.downstream_offset for translation in found.values()} == {None}, found
 
 
-@pytest.mark.parametrize("lag_max", [20, 1 << 40])
-async def test_a_group_before_the_log_start_gets_the_first_record_that_it_could_still_read(
-    lag_max: int,
-) -> None:
-    """The copy began after its offset, so no sync tells of it."""
-    logs = MirroredLogs(seed=8, offset_lag_max=lag_max)
-    logs.produce(500)
-    logs.retain(300)
-    logs.copied_to = 300
-    logs.copy()
-    found = await translate(translator(logs), [0, 100, 299, 300])
-    first = logs.visible_target()[0].offset
-    assert {offset: (at.verdict, at.downstream_offset) for offset, at in found.items()} == dict.fromkeys(
-        (0, 100, 299, 300), (Verdict.EXACT, first)
-    )
-    assert "before the log's start" in found[100].message
-    assert not found[300].message
-
-
 async def test_a_group_before_the_log_start_skips_nothing_that_the_copy_still_holds() -> None:
     """No sync tells of its place, which is normal after a start: older ones were compacted."""
     logs = MirroredLogs(seed=8)

@@ -10,7 +10,7 @@ import twinlog.cli
 from twinlog.cli.status.rows import FENCE, FlowRow, InForce
 from twinlog.cli.ui.access import SECURITY_HEADERS, is_own_host, refuse_open_page
 from twinlog.cli.ui.feed import KEPT_FRAMES, Feed
-from twinlog.cli.verdict.issues import Issue, Level, Verdict
+from twinlog.cli.verdict.issues import Verdict
 from twinlog.cli.verdict.moving import (
     GO,
     NO_GO,
@@ -75,25 +75,6 @@ def test_what_was_acknowledged_or_never_compared_is_not_told_as_if_nothing_were_
     row.proofs = {"EQUAL": 2}
     checks = {check.title: check.message for check in readiness(row, NOTHING, Drain(state="DRAINED"))}
     assert checks["No difference of a copy is known"].startswith("2 of ")
-
-
-def test_problems_of_another_flow_do_not_hold_this_one_up() -> None:
-    def verdict(about: str, reason: str, *flows: str) -> Verdict:
-        return Verdict(issues=[Issue(level=Level.BAD, about=about, reason=reason, message=told, flows=flows)])
-
-    told = "broker 2 of B does not answer; the others do: start broker 2 at b:9092"
-
-    drained = Drain(state="DRAINED")
-    assert overall(readiness(ready_flow(), verdict("B->A", "FAULTED"), drained)) == GO
-    assert overall(readiness(ready_flow(), verdict("C", "TIMEOUT", "A->C"), drained)) == GO
-    away = readiness(ready_flow(), verdict("B", "TIMEOUT", "A->B"), drained)
-    assert [(check.verdict, check.message, check.follows) for check in away[:2]] == [
-        (NO_GO, told, False),
-        (NO_GO, "it waits: broker 2 of B does not answer", True),
-    ]
-    # What a blocker of the plan tells with its remedy is no second reason.
-    again = readiness(ready_flow(), verdict("B", "BROKER_SILENT", "A->B"), drained, [told])
-    assert [(check.verdict, check.follows) for check in again[:2]] == [(NO_GO, True), (NO_GO, True)]
 
 
 def test_a_backlog_that_drains_is_waited_for_and_one_that_grows_is_said_to_lose() -> None:

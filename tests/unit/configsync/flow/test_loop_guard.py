@@ -169,24 +169,6 @@ async def test_flows_that_form_no_circle_ask_nothing(tmp_path: Path) -> None:
     assert file.flows["A->B"].passes.rules.selector.comes_back is None
 
 
-async def test_a_rule_that_is_only_tried_keeps_no_pass_from_seeing_the_other_flows_rules(
-    tmp_path: Path,
-) -> None:
-    flows = {"A->B": "[a-z]+-eu", "B->C": "never", "C->A": ".*"}
-    file = FileRig(tmp_path, flows, divided=False)
-    file.clusters["A"].add_topic("orders-eu")
-    await file.refresh()
-    assert file.copied("A->B") == {"orders-eu"}
-    ahead = file.flows["B->C"].passes
-    ahead.rules = await ahead.rebuilt({"topics": "orders-.*"})
-    change = RuleChange(key="topics", operation=RuleOperation.ADD, value="users-eu")
-    with pytest.raises(ConfigError, match="'orders-eu', for example"):
-        await file.flows["A->B"].commands.update_rules([change], dry_run=True)
-    await file.refresh()
-    assert file.flows["A->B"].sync.status.reason == SyncReason.LOOP
-    assert file.copied("A->B") == set()
-
-
 async def test_a_partner_that_is_away_takes_no_turn_of_other_flows(tmp_path: Path) -> None:
     file = FileRig(tmp_path, {"A->B": "a.*", "B->C": "b.*", "C->A": "c.*"}, divided=True)
     rig, turns = file.flows["A->B"], []

@@ -96,26 +96,6 @@ def test_a_second_apply_is_a_no_op() -> None:
     assert [line for line in plan(target) if not line.startswith("SKIP")] == []
 
 
-def test_a_foreign_change_of_what_was_set_is_drift_a_change_on_the_source_is_not() -> None:
-    def drift_of(last_set: dict[str, str]) -> dict[str, bool]:
-        actions = plan_configs(
-            "orders",
-            "A.orders",
-            source=(explicit("retention.ms", "100"), default("segment.bytes", "1")),
-            target=(explicit("retention.ms", "5"), explicit("segment.bytes", "2")),
-            rules=TARGET_DEFAULTS,
-            replication_factor=3,
-            last_set=last_set,
-        )
-        return {action.name: action.drift for action in actions if not isinstance(action, Skip)}
-
-    assert drift_of({"retention.ms": "100"}) == {"retention.ms": True, "segment.bytes": True}
-    assert drift_of({"retention.ms": "5", "segment.bytes": "2"}) == {
-        "retention.ms": False,
-        "segment.bytes": False,
-    }
-
-
 def test_what_the_targets_kafka_does_not_know_is_left_out() -> None:
     rules = ConfigRules(excluded_by=lambda _name: None, known_on_target={"retention.ms"})
     source = (explicit("retention.ms", "1"), explicit("brand.new", "2"))

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.kafka.ports import QuotaEntity
 from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog_configsync.model.memory import acl_ids, quota_ids
+from twinlog_configsync.model.memory import acl_ids
 from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
 from twinlog_configsync.planning.desired import DesiredBindings
@@ -233,21 +232,3 @@ def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
     assert claims.acls_wanted_elsewhere(first) == acl_ids({COPY})
     assert claims.acls_wanted_elsewhere(second) is None
     assert claims.acls_wanted_elsewhere(elsewhere) == frozenset()
-
-
-def test_a_flow_whose_rules_switch_a_part_off_wants_nothing_of_it_any_more() -> None:
-    first, second = Flow("A", "C"), Flow("B", "C")
-    claims = DesiredBindings({first, second}, {first, second})
-    claims.follow(first, acls=False, quotas=True)
-    assert claims.acls_wanted_elsewhere(second) == frozenset(), "nobody waits for what it never says"
-    claims.follow(first, acls=True, quotas=True)
-    assert claims.acls_wanted_elsewhere(second) is None
-    claims.claim_acls(first, acl_ids({COPY}))
-    quota = (QuotaEntity((("user", "alice"),)), "producer_byte_rate")
-    claims.claim_quotas(first, quota_ids({quota}))
-    assert claims.quota_owner(second, quota) == first
-    assert claims.quotas_wanted_elsewhere(second) == quota_ids({quota})
-    claims.follow(first, acls=False, quotas=False)
-    assert claims.acls_wanted_elsewhere(second) == frozenset()
-    assert claims.quotas_wanted_elsewhere(second) == frozenset()
-    assert claims.quota_owner(second, quota) is None

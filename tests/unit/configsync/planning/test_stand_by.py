@@ -3,14 +3,11 @@
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.ports import NewTopic, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog_configsync.planning.flow_status import SyncState, standing_by
-from twinlog_configsync.planning.live_rules import RuleChange, RuleOperation
 from unit.configsync.configsync_rig import REGISTRY, ConfigSyncRig, make_flow
 
 
@@ -36,43 +33,6 @@ def both(directory: Path) -> tuple[ConfigSyncRig, ConfigSyncRig]:
     other = make_flow(directory, source=owner.source, target=owner.target)
     other.refusal = elsewhere()
     return owner, other
-
-
-async def test_it_tells_what_the_owner_decided(tmp_path: Path) -> None:
-    owner, other = both(tmp_path)
-    await create(owner, "orders")
-    await owner.refresh()
-    await other.sync.passes.follow()
-    assert other.topics() == owner.topics()
-    assert other.told_rows == owner.told_rows
-
-    await create(owner, "users")
-    await owner.refresh()
-    change = RuleChange(key="topics.exclude", operation=RuleOperation.ADD, value="orders")
-    await owner.commands.update_rules([change])
-    await owner.refresh()
-    await other.sync.passes.follow()
-    assert set(other.topics()) == {"users"}
-    assert other.commands.rules() == owner.commands.rules()
-    assert other.sync.passes.rules.selector.selects("orders") is False
-
-
-async def test_it_changes_nothing(tmp_path: Path) -> None:
-    owner, other = both(tmp_path)
-    await create(owner, "orders")
-    await owner.refresh()
-    before = await records_of_the_registry(owner)
-    await other.sync.passes.follow()
-    for refused in (
-        other.commands.preview(),
-        other.commands.apply("any", asyncio.Event()),
-        other.commands.update_rules([RuleChange(key="topics", operation=RuleOperation.SET, value="x")]),
-    ):
-        with pytest.raises(StateError) as error:
-            await refused
-        assert error.value.reason == "OWNED_ELSEWHERE"
-    assert await other.commands.explain("orders"), "questions are answered"
-    assert await records_of_the_registry(owner) == before
 
 
 async def test_it_takes_over_with_everything_that_was_known(tmp_path: Path) -> None:

@@ -49,24 +49,6 @@ def committed(kafka: FakeKafka, partition: TopicPartition = P) -> list[bytes | N
 # transactions
 
 
-async def test_a_commit_shows_everything_and_what_is_left_open_never_shows(target: FakeKafka) -> None:
-    target.cluster.create_topic("t", partition_count=3)
-    partitions = [TopicPartition("t", number) for number in range(3)]
-    async with pool(target) as session:
-        for shown, verdict in ((0, "commit"), (1, "leave"), (1, "commit"), (2, "leave"), (2, "commit")):
-            async with RawProducer(session, QUICK, transactional_id="t") as producer:
-                producer.begin()
-                acks = [producer.send(partition, a_batch(verdict.encode())) for partition in partitions]
-                await producer.flush()
-                assert all(ack.result() >= 0 for ack in acks)
-                assert committed(target, partitions[0]) == [b"commit"] * shown
-                if verdict == "commit":
-                    await producer.commit()
-                    assert producer.state is ProducerState.READY
-    for partition in partitions:
-        assert committed(target, partition) == [b"commit"] * 3
-
-
 async def test_a_batch_whose_leader_is_away_fails_by_that_and_names_the_broker() -> None:
     async with FakeKafka(node_count=2) as kafka:
         topic = kafka.cluster.create_topic("t", replication_factor=1)

@@ -128,23 +128,6 @@ async def test_a_topic_that_left_meanwhile_is_named_and_not_a_crash(rig: FlowRig
     assert planned.from_offset is None
 
 
-async def test_a_move_that_could_not_be_begun_waits_until_the_flow_is_taken_over_again(rig: FlowRig) -> None:
-    moves, task = await moves_of(rig)
-
-    def fail(_call: Call) -> None:
-        raise from_reason(UNAVAILABLE, "list_offsets", alias="B")
-
-    async with asyncio.TaskGroup() as group:
-        asked = group.create_task(moves.carry_out([FAR], by="root"), name="positions set")
-        undo = rig.target.intercept("list_offsets", fail)
-        with pytest.raises(KafkaError):
-            await task.ends()
-        undo()
-        await task.ends()
-        (move,) = await asked
-    assert (move.applied, task.driver.state.table.rows[P].position) == (True, 3)
-
-
 async def test_a_move_whose_answer_is_lost_is_uncertain_and_the_log_is_read_again(rig: FlowRig) -> None:
     moves, task = await moves_of(rig, TRANSLATED)
 

@@ -245,22 +245,6 @@ def test_what_a_lost_worker_ran_waits_for_it_as_it_is_run_again_at_once() -> Non
     lived(scenario, free=2)
 
 
-@pytest.mark.parametrize("cores", [2, None])
-def test_a_frozen_worker_is_killed_and_another_one_runs_its_task(cores: int | None) -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
-        epoch = epoch_of("A", 2)
-        await cluster.pool.claim(epoch.flow, Need(2))
-        group.create_task(cluster.pool.run(epoch), name="run")
-        await until(lambda: epoch.are(SlotState.RUNNING))
-        frozen = min(cluster.running)
-        cluster.is_silent.add(frozen)
-        await until(lambda: cluster.killed == {frozen}, SILENT_SECONDS + 5)
-        await until(lambda: epoch.are(SlotState.RUNNING) and len(cluster.running) == 2)
-        epoch.end("SHUTDOWN")
-
-    lived(scenario, cores=cores, free=2)
-
-
 @pytest.mark.parametrize(("cores", "comes_first"), [(1, False), (1, True), (None, True)])
 def test_a_worker_that_does_not_come_is_killed_and_another_one_runs_its_task(
     cores: int | None, comes_first: bool

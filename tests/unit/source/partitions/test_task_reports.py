@@ -140,23 +140,6 @@ def test_losses_that_meet_are_one() -> None:
     assert row.losses == (Shortened(end_offset=80, first_lost=70, position=160),)
 
 
-def test_a_target_that_the_driver_found_shortened_is_not_told_again_by_the_task() -> None:
-    table = begun()
-    row = table.rows[P]
-    hears(table, said(position=100, target_end=120))
-    table.apply(TargetEndSeen(partition=P, end_offset=90), 1.5)
-    assert row.shortened is not None
-    table.apply(LossRecorded(partition=P, loss=row.shortened), 1.5)
-    hears(table, said(position=100, target_end=120))
-    table.apply(TargetEndSeen(partition=P, end_offset=90), 1.5)
-    hears(table, said(position=105, target_end=96, shortened_to=90))
-    assert row.shortened is None
-    assert row.target_end == 96
-    # Copied again up to the very end that was disproved.
-    hears(table, said(position=120, target_end=120, shortened_to=90))
-    assert row.target_end == 120
-
-
 def _shortened_to_80() -> PartitionTable:
     """The driver has found that the target ends at 80 instead of 100."""
     table = begun()

@@ -275,24 +275,6 @@ def test_what_was_seen_before_is_said_with_what_was_left(opened: Opened) -> None
     assert (whole.same_offsets, whole.timestamps_compared, whole.not_compared) == (False, False, [gone])
 
 
-@pytest.mark.parametrize(("lost_to", "begins_at"), [(40, 0), (60, 60)])
-async def test_a_log_that_lost_its_tail_and_grew_again_is_compared_from_its_start(
-    opened: Opened, lost_to: int, begins_at: int
-) -> None:
-    source = FakeCluster("A")
-    source.add_topic(SOURCE.topic)
-    append(source, 60)
-    source.elect(SOURCE)
-    state = opened()
-    await state.look_at_epochs(source, {SOURCE: SOURCE})
-    state.end(proof(), bounds())
-    source.truncate(SOURCE, lost_to)
-    append(source, 100 - lost_to)
-    state = opened()
-    await state.look_at_epochs(source, {SOURCE: SOURCE})
-    assert state.narrowed(bounds()).bounds.source_start == begins_at
-
-
 async def test_each_route_of_a_log_that_lost_its_tail_is_looked_at_for_itself(
     opened: Opened,
 ) -> None:

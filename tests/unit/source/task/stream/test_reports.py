@@ -1,11 +1,9 @@
 """What a task tells of its partitions, and how soon it says that something is in the way."""
 
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 
-from twinlog.batches import Lane
 from twinlog.errors import KafkaError, TransientKafkaError
 from twinlog_source.partitions.orders import SkippedRange, TaskReport
 from twinlog_source.preserved.append_log import AppendLog, Phase
@@ -108,23 +106,6 @@ def test_only_what_changed_is_told_and_distributions_once() -> None:
     assert report.record_age is None
     (report, _) = reports.report(everything=True).partitions
     assert report.latency is None
-
-
-def test_whatever_a_row_shows_is_told_when_it_changes() -> None:
-    """Nothing is told again for a minute, so a row would be wrong for as long."""
-    rig = WriterRig()
-    copy, reports = rig.copies[GOOD], reporter(rig)
-    reports.report()
-    for change in (
-        partial(setattr, copy, "end_offset", 9),
-        partial(setattr, copy, "message", "another"),
-        partial(setattr, copy, "lane", Lane.RECODE),
-        partial(setattr, copy, "source_lost_from", 4),
-        partial(setattr, copy, "target_shortened_times", 1),
-    ):
-        assert not reports.report().partitions
-        change()
-        assert [each.partition.topic for each in reports.report().partitions] == [GOOD.topic], change
 
 
 def test_everything_is_told_again_after_a_while() -> None:

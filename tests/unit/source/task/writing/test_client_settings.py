@@ -2,13 +2,11 @@
 
 import pytest
 
-from twinlog.batches import Codec
 from twinlog.kafka.clients import fetch_options
 from twinlog.model import Flow
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.stream.task_settings import TaskSettings, every_transactional_id, ids_of_slot
 from twinlog_source.log.facts import WriterFact
-from twinlog_source.task.settings import copy_settings
 from twinlog_source.task.writing.transport import producer_settings
 from unit.config.config_files import load_more
 
@@ -58,22 +56,6 @@ def test_the_isolation_of_the_source_is_as_the_file_says(line: str, read_committ
     assert prepare.read_committed is read_committed
     reading = fetch_options(dict(prepare.clients["source_consumer"]), alias="A")
     assert reading.read_committed is read_committed
-
-
-@pytest.mark.parametrize(
-    ("line", "codec"),
-    [
-        ("", None),
-        ("B.producer.compression.type = zstd", Codec.ZSTD),
-        ("A->B.producer.override.compression.type = lz4", Codec.LZ4),
-        ("B.producer.compression.type = none", Codec.NONE),
-    ],
-)
-def test_the_codec_of_the_copies_is_the_producers_when_the_file_names_one(
-    line: str, codec: Codec | None
-) -> None:
-    setup = TaskSettings(flow=flow_of(line)).prepare(1, 0, positions_partition_count=25)
-    assert copy_settings(setup, "A", check_crcs=True).batches.target.codec is codec
 
 
 def test_the_dials_of_the_producer_are_as_the_file_says() -> None:
