@@ -5,15 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import cast
 
-import pytest
-
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.checkpoint.v1.checkpoint_service_pb2_grpc import CheckpointServiceStub
 from twinlog.cli.checkpoint.translate import only_flow
 from twinlog.cli.common.call import called
 from twinlog.cli.status.details import add_groups
 from twinlog.cli.status.rows import Status
-from twinlog.errors import ConfigError
 from twinlog.model import TopicPartition
 from twinlog.service.limits import MAX_MESSAGE_BYTES
 from twinlog_checkpoint.api.servicer import CheckpointServicer
@@ -136,20 +133,3 @@ async def test_the_flow_of_a_command_is_found_without_listing_groups() -> None:
         flow = await only_flow(world.stub)
         assert (flow.source, flow.target) == ("A", "B")
         assert world.seen.largest < 1_000
-
-
-@pytest.mark.parametrize(
-    ("request_", "reason"),
-    [
-        (pb2.ListGroupsRequest(page_token="rubbish"), "INVALID_PAGE_TOKEN"),
-        (pb2.ListGroupsRequest(page_token="WzEsMl0="), "INVALID_PAGE_TOKEN"),
-        (pb2.ListGroupsRequest(page_token="é" * 1000), "INVALID_PAGE_TOKEN"),
-        (pb2.ListGroupsRequest(page_size=-1), "INVALID_PAGE_SIZE"),
-    ],
-)
-async def test_a_page_that_cannot_be_is_refused(request_: pb2.ListGroupsRequest, reason: str) -> None:
-    async with listed(rows(3)) as world:
-        with pytest.raises(ConfigError) as refused:
-            await world.stub.ListGroups(request_, timeout=1)
-    assert refused.value.reason == reason
-    assert len(str(refused.value)) < 300

@@ -172,20 +172,3 @@ def test_behind_replicas_that_do_not_follow_is_the_cause_the_silent_broker() -> 
     row.partitions = {"RUNNING": 1, "BACKOFF": 2}
     row.add_note("source", "HIGH_WATERMARK_BEHIND", "2 partitions: 3 records are being replicated")
     assert [each.reason for each in verdict_of(status).issues] == ["BROKER_SILENT"]
-
-
-def test_a_silent_broker_explains_no_start_and_nothing_of_other_flows() -> None:
-    status = healthy()
-    for name in SERVICES:
-        told = types_pb2.ClusterStatus(alias="C", reachable=True, silent_brokers=[2])
-        status.add_clusters(name, [told])
-    flow(status).add_note("source", "KAFKA_UNAVAILABLE", REFUSED)
-    other = status.flow(types_pb2.Flow(source="A", target="C"))
-    other.partitions, other.records, other.lag_records, other.path = {"RUNNING": 0}, 7, 0, "ALIVE"
-    other.add_note("source", "STARTING", "the first epoch is getting ready")
-    found = [(each.about, each.reason, each.level) for each in verdict_of(status).issues]
-    assert found == [
-        ("A->B", "KAFKA_UNAVAILABLE", Level.BAD),
-        ("A->C", "STARTING", Level.WARN),
-        ("C", "BROKER_SILENT", Level.WARN),
-    ]

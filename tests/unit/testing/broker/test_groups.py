@@ -74,16 +74,3 @@ async def test_a_silent_member_is_out_after_its_session() -> None:
             began = loop.time()
             assert await eventually(lambda: not classic(kafka).members)
             assert 9 < loop.time() - began < 11
-
-
-async def test_groups_go_on_when_their_coordinator_moves() -> None:
-    async with FakeKafka(node_count=3) as kafka:
-        kafka.cluster.create_topic("orders", partition_count=2)
-        async with consumer(kafka) as first:
-            await first.commit({P0: 7})
-            home = kafka.cluster.coordinator(0, "readers")
-            assert home is not None
-            kafka.cluster.moved_coordinators[0, "readers"] = home.node_id % 3 + 1
-            await first.commit({P0: 8})
-            assert await first.committed(P0) == 8
-            assert len(classic(kafka).members) == 1
