@@ -39,14 +39,14 @@ def wanted() -> Mapping[str, tuple[str, ...]]:
     """What each lock was made for, by the name of its file: requirements, sorted."""
     known = projects()
     build = {requirement for project in known.values() for requirement in project.build}
-    service = {"twinlog-service": ("oidc", "otlp")}
-    extras = {"twinlog": ("dev", "local", "ui"), "twinlog-source": ("records",)}
-    everything = dict.fromkeys(known, ()) | service | extras
+    service: dict[str, tuple[str, ...]] = {"twinlog-service": ("oidc", "otlp")}
+    source: dict[str, tuple[str, ...]] = {"twinlog-source": ("records",)}
+    everything = dict.fromkeys(known, ()) | service | source | {"twinlog": ("dev", "local", "ui")}
     return {
         "build.txt": tuple(sorted({*build, *OTHER_BUILDS})),
         "library.txt": required_of_others(service),
-        "source.txt": required_of_others(service | {"twinlog-source": ()}),
-        "all.txt": required_of_others(service | {"twinlog": ("ui",)}),
+        "source.txt": required_of_others(service | source),
+        "all.txt": required_of_others(service | source | {"twinlog": ("ui",)}),
         "twinlog.txt": required_of_others(service | {"twinlog": ("ui",)}, without=SERVICES),
         "dev.txt": required_of_others(everything),
         "java.txt": known["twinlog"].extras["java"],

@@ -23,21 +23,21 @@ ASKED = sorted(
 
 
 def absent() -> list[str]:
-    """Top-level names of what the image of the source service holds and that of the command line does not."""
-    source, tool = (
+    """Top-level names of what is installed here and not in the image of the command line."""
+    here, tool = (
         {each.name for each in read(PROJECT / "deploy/requirements" / lock)}
-        for lock in ("source.txt", "twinlog.txt")
+        for lock in ("dev.txt", "twinlog.txt")
     )
     return sorted(
         name
         for name, owners in packages_distributions().items()
-        if {canonicalize_name(owner) for owner in owners} <= source - tool
+        if {canonicalize_name(owner) for owner in owners} <= here - tool
     )
 
 
 def test_commands_load_modules_of_the_source_service_and_its_image_has_no_spark() -> None:
     assert {"twinlog_source.verify.engine", "twinlog_source.state.export"} <= set(ASKED)
-    assert {"pyspark", "uvloop"} <= set(absent())
+    assert {"pyspark", "pyarrow", "uvloop"} <= set(absent())
 
 
 @pytest.mark.parametrize("module", ASKED)

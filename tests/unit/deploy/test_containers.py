@@ -255,15 +255,20 @@ def test_the_image_of_a_service_has_no_command_line_and_no_test_tools(service: S
         assert not [file for file in files if file.startswith(f"twinlog/{part}/")], part
 
 
-EXTRAS = {"twinlog-service": ("oidc", "otlp"), "twinlog": ("ui",)}
+EXTRAS = {"twinlog-service": ("oidc", "otlp"), "twinlog-source": ("records",), "twinlog": ("ui",)}
 """What the images hold beyond what each installation needs."""
 
 
 def extras_of(distribution: str) -> list[Requirement]:
     if distribution not in EXTRAS:
         return []
-    folder = PROJECT if distribution == "twinlog" else PROJECT / "distributions" / "service"
-    optional = tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    folders = {
+        "twinlog": ".",
+        "twinlog-service": "distributions/service",
+        "twinlog-source": "services/source",
+    }
+    text = (PROJECT / folders[distribution] / "pyproject.toml").read_text()
+    optional = tomllib.loads(text)["project"]["optional-dependencies"]
     return [Requirement(text) for extra in EXTRAS[distribution] for text in optional[extra]]
 
 

@@ -16,6 +16,7 @@ from jsonschema import Draft7Validator
 from twinlog.config import Configuration, Service, load
 from twinlog.config.keys.table import default_port
 from twinlog.service.access.exposure import refuse_open_port
+from twinlog_source.pipeline import executor
 from unit.cases import about
 
 DEPLOY = CHART.parents[1]
@@ -203,8 +204,29 @@ def test_executors_find_the_driver_and_the_tasks_port_by_the_name_of_its_pod() -
     [config] = of_kind("everything.yaml", "ConfigMap")[:1]
     pod = yaml.safe_load(config["data"]["executor.yaml"])
     assert pod["metadata"]["labels"]["app.kubernetes.io/component"] == "executor"
-    assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
-    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+def test_executors_run_the_image_of_source_with_its_rights() -> None:
+    [source] = [
+        each for each in of_kind("everything.yaml", "StatefulSet") if "source" in each["metadata"]["name"]
+    ]
+    driver = source["spec"]["template"]["spec"]
+    [own] = driver["containers"]
+    conf = configuration("everything.yaml").spark.conf
+    assert conf["spark.kubernetes.container.image"] == own["image"]
+    [config] = of_kind("everything.yaml", "ConfigMap")[:1]
+    pod = yaml.safe_load(config["data"]["executor.yaml"])["spec"]
+    assert pod["securityContext"] == driver["securityContext"]
+    assert pod["automountServiceAccountToken"] is False
+    [container] = pod["containers"]
+    assert container["securityContext"] == own["securityContext"]
+    assert container["command"][1:] == ["-m", executor.__name__]
+    volumes = {each["name"]: each for each in pod["volumes"]}
+    writable = {
+        each["mountPath"] for each in container["volumeMounts"] if "emptyDir" in volumes[each["name"]]
+    }
+    assert container["workingDir"] in writable, "Spark unpacks libraries there"
+    assert {"name": "HOME", "value": "/tmp"} in container["env"]
 
 
 def test_the_examples_set_every_value_that_a_flow_has_a_name_for() -> None:

@@ -9,6 +9,7 @@ import pytest
 from deploy.supply import audit, images, sbom
 from deploy.supply.locks import FOLDER, PYTHON, fingerprint, made_from, read, wanted
 from deploy.supply.sbom import jars_in
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -26,6 +27,8 @@ each_image = pytest.mark.parametrize("image", list(sbom.IMAGES))
 def site_of(lock: str, directory: Path) -> Path:
     """Installed packages as an image has them, without their modules."""
     for each in read(FOLDER / lock):
+        if each.marker and not Marker(each.marker).evaluate():
+            continue
         info = directory / f"{each.name.replace('-', '_')}-{each.version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(

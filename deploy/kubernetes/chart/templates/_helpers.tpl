@@ -17,6 +17,11 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .service }}
 {{- end -}}
 
+{{/* The image of a service, of the command line: twinlog-source. */}}
+{{- define "twinlog.image" -}}
+{{- with .root.Values.image.registry }}{{ . }}/{{ end }}{{ .image }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion -}}
+{{- end -}}
+
 {{- define "twinlog.port" -}}
 {{- get (dict "source" "17401" "checkpoint" "17402" "heartbeat" "17403" "configsync" "17404") . -}}
 {{- end -}}
