@@ -193,6 +193,7 @@ def test_executors_find_the_driver_and_the_tasks_port_by_the_name_of_its_pod() -
     own = "$(POD_NAME).twinlog-source-pods"
     assert set_to["twinlog.source.worker.endpoint"] == f"{own}:{ports['workers']}"
     assert set_to["twinlog.spark.conf.spark.driver.host"] == f"{own}.kafka.svc"
+    assert conf.conf["spark.kubernetes.executor.useDriverPodIP"] == "false", "the address 0.0.0.0"
     assert set_to["twinlog.spark.conf.spark.kubernetes.executor.podNamePrefix"] == "$(POD_NAME)"
     [policy] = [
         each

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 from twinlog.batches import decode_batch
@@ -188,6 +189,11 @@ class Verification:
         # What fails is not in the copy, or behind its position.
         expressions = replace(expressions, on_error=OnError.SKIP)
         if run_pipe is None:
+            if find_spec("pyspark") is None:
+                raise ConfigError(
+                    f"{gathered.flow.flow}: records that expressions change are compared with Spark, which"
+                    " is not installed here: pip install 'twinlog-source[records]', or the image twinlog-all"
+                )
             # Here, because it loads pyspark.
             from twinlog_source.pipeline.runner import own_spark
 

@@ -1,12 +1,14 @@
 """A verification compares the topics of the rules in force, and says by which rules it chose them."""
 
 import json
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from twinlog.config import ClientConfig, Configuration, load
+from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog.testing.virtual_time import FakeClock
@@ -86,3 +88,24 @@ async def test_a_verification_whose_rules_are_not_known_is_incomplete(
     assert failure.reason == "WIRE_VERSION"
     assert "Run the newer release" in failure.detail
     assert document(report)["rules"] is None
+
+
+async def test_where_there_is_no_spark_a_verification_of_changed_records_says_what_to_install(
+    clusters: dict[str, FakeCluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1\nA->B.enabled = true\n"
+        "A->B.topics = orders\nA->B.twinlog.transform.topics = orders\n"
+        "A->B.twinlog.transform.where = value IS NOT NULL\n"
+    )
+    await store_rules(clusters["B"], {})
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    verification = Verification(
+        configuration=load(file, environ={}),
+        request=VerifyRequest(flow=FLOW, wait_seconds=0.0),
+        clock=FakeClock(),
+        open_client=lambda client: clusters[client.alias],
+    )
+    with pytest.raises(ConfigError, match=r"A->B: .* Spark.* twinlog-all"):
+        await verification.run()
