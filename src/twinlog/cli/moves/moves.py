@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -226,20 +227,24 @@ def print_plan(plan: pb2.MovePlan, checks: Sequence[Check], output: Output, *, r
         if output is Output.JSON:
             print_json({**as_json(PLAN, plan), **decided(checks)})
             return
-        words = verdict_words(checks, briefly=True)
+        told = against([each for check in checks for each in _one_by_one(check, plan.blockers)])
+        words = verdict_words(told, briefly=True)
         say(words)
-        told = against(checks)
         title = f"{flow_name(plan.flow)}: from {plan.from_cluster} to {plan.to_cluster}"
         _print_groups(plan, title)
         _print_rest(plan, "" if any(check.title == BACKLOG for check in told) else "not copied yet")
         for check in told:
-            command = _of_others(check.command)
-            of_plan = check.title == MOVABLE and plan.blockers
-            for message in of_plan or [check.message]:
-                # What the verdict says is told once more only with what to do about it.
-                if command or message not in words:
-                    say(f"{verdict_word(check.verdict)}  {with_command(message, command)}")
+            # What the verdict says is told once more only with what to do about it.
+            if (command := _of_others(check.command)) or check.message not in words:
+                say(f"{verdict_word(check.verdict)}  {with_command(check.message, command)}")
         say(words)
+
+
+def _one_by_one(check: Check, blockers: Sequence[str]) -> list[Check]:
+    """What blocks a plan, each as a check."""
+    if check.title != MOVABLE or not blockers:
+        return [check]
+    return [replace(check, message=each) for each in blockers]
 
 
 def _of_others(command: str) -> str:

@@ -392,3 +392,15 @@ def test_the_status_of_a_refused_run_says_that_it_changed_nothing(
     out = capsys.readouterr().out
     assert told in out
     assert out.endswith("\nno earlier move of A->B is recorded\n"), "the one above is none that is recorded"
+
+
+def test_the_first_line_names_the_cause_of_each_blocker(capsys: pytest.CaptureFixture[str]) -> None:
+    silent = f"brokers 2, 3 of B do not answer; the others do: start broker 2 at {'b' * 60}"
+
+    def blocked(plan: pb2.MovePlan) -> None:
+        plan.blockers.extend(["no process owns A->B now", silent])
+
+    print_plan(a_plan(blocked), checks(blocked), Output.TABLE, refuses=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == lines[-1] == "NO-GO: no process owns A->B now; brokers 2, 3 of B do not answer"
+    assert f"NO-GO  {silent}" in lines
