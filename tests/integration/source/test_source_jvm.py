@@ -104,6 +104,54 @@ print("closed")
 """
 
 
+FORK_SERVER = """
+import contextlib
+
+import psutil
+
+from twinlog.machine import spark_environment
+from twinlog_source.pipeline.job import load_workers
+from twinlog_source.pipeline.launch import SPARK_FAILURES
+from twinlog_source.pipeline.session import close_context, open_context
+
+
+def fork_servers():
+    return [
+        each
+        for each in psutil.Process().children(recursive=True)
+        if each.name() != "java" and each.parent().name() == "java"
+    ]
+
+
+context, output = open_context(
+    app_name="test", master="local[1]", threads=1, extra={}, environment=spark_environment()
+)
+load_workers(context)
+(first,) = fork_servers()
+workers = first.children()
+first.kill()
+first.wait(30)
+print("alive", all(each.is_running() for each in workers))
+load_workers(context)
+for each in workers:
+    each.kill()
+with contextlib.suppress(*SPARK_FAILURES):
+    load_workers(context)  # Spark may take one that is dead; the pool of workers tries again.
+load_workers(context)
+(second,) = fork_servers()
+print("another", second.pid != first.pid)
+close_context(context)
+"""
+
+
+def test_a_fork_server_that_is_killed_is_started_again_with_the_next_worker() -> None:
+    """Its workers go on without it."""
+    child = subprocess.run(
+        [sys.executable, "-c", FORK_SERVER], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert child.stdout.split() == ["alive", "True", "another", "True"], child.stderr
+
+
 def test_a_jvm_that_is_killed_leaves_no_traceback_of_its_driver() -> None:
     child = subprocess.run(
         [sys.executable, "-c", KILL], capture_output=True, text=True, timeout=120, check=False
