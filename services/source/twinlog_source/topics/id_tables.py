@@ -84,15 +84,17 @@ class IdTables:
     def into_source(self) -> list[Partner]:
         return [each for each in self.flow.partners if each.flow.target == self.flow.flow.source]
 
-    async def read(self) -> None:
-        """Read what has come since, of each flow into the source that has a positions topic there. Raises
-        KafkaError if the source does not answer; `range_of` raises for a topic that cannot be read."""
+    async def read(self, *, is_paced: bool = True) -> None:
+        """Read what has come since, of each flow into the source that has a positions topic there; if it
+        `is_paced`, once in `pace_seconds`. Raises KafkaError if the source does not answer;
+        `range_of` raises for a topic that cannot be read."""
         asked_after = self._looks
         async with self._reading:
             if self._seen > asked_after:
                 return  # A look that began after the question answers it.
-            await pause(self._next_look_at - self.clock.monotonic())
-            self._next_look_at = self.clock.monotonic() + self.pace_seconds
+            if is_paced:
+                await pause(self._next_look_at - self.clock.monotonic())
+                self._next_look_at = self.clock.monotonic() + self.pace_seconds
             self._looks += 1
             await self._look()
             self._seen = self._looks

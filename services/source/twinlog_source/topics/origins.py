@@ -58,9 +58,10 @@ class Origins:
         return not self.flow.policy.tracks_topic_sources
 
     async def read(self) -> None:
-        """Look at what the flows into the source say, where that matters. Raises KafkaError."""
+        """Look at what the flows into the source say, where that matters: rarely, and at once, so that what
+        tasks ask about their first batches does not wait. Raises KafkaError."""
         if self.keeps_names:
-            await self.ids.read()
+            await self.ids.read(is_paced=False)
 
     def is_both_ways(self, topic: ReplicatedTopic) -> bool:
         return self.copied_back(topic) is True
