@@ -200,6 +200,14 @@ async def test_the_topology_without_the_heartbeat_service_is_told_by_the_others(
     assert "PEER_UNAVAILABLE" in complaint.decode()
 
 
+async def test_brokers_that_do_not_answer_are_told_beside_their_cluster_and_once_at_length() -> None:
+    async with looking(UiRig(silent_brokers=(2, 3), faulted=0)) as (tab, url, _):
+        await tab.open(f"{url}#/topology", width=300)
+        await tab.sees("! but for broker 2, 3", "brokers 2, 3 of B do not answer")
+        first = "document.querySelector('.first')"
+        await tab.holds(f"{first}.offsetHeight < 4 * parseFloat(getComputedStyle({first}).fontSize)")
+
+
 async def test_an_unknown_flow_and_an_unknown_view_in_the_url_are_said() -> None:
     async with looking(UiRig()) as (tab, url, _):
         await tab.open(f"{url}#/flows?flow=%3Cimg%20src=x%20onerror=alert(1)%3E")

@@ -57,6 +57,8 @@ class UiRig:
     """Partitions of which the position moves."""
     members: int = 0
     """Groups with members on the source."""
+    silent_brokers: tuple[int, ...] = ()
+    """Of B."""
     blockers: tuple[str, ...] = ()
     plans: int = 0
     """Plans that were asked for."""
@@ -262,7 +264,8 @@ def _flow(name: str) -> Flow:
 
 def _clusters(rig: UiRig) -> list[ClusterStatus]:
     more = {alias for name in rig.more_flows for alias in name.split("->")} - {"A", "B"}
-    return [*CLUSTERS, *(ClusterStatus(alias=alias, reachable=True) for alias in sorted(more))]
+    b = ClusterStatus(alias="B", reachable=True, silent_brokers=rig.silent_brokers)
+    return [CLUSTERS[0], b, *(ClusterStatus(alias=alias, reachable=True) for alias in sorted(more))]
 
 
 def _quiet(name: str) -> source.FlowStatus:

@@ -6,11 +6,12 @@ import { LABEL, layout } from "./graph.js";
 import { Chip, Empty, flowLink, flowName, tone } from "./parts.js";
 import { store } from "./stream.js";
 
+const silent = (row) => Object.keys((row && row.silent_brokers) || {}).join(", ");
 const reached = (row) => {
   const seen = Object.values((row && row.seen_by) || {});
-  return seen.includes(false) ? "bad" : seen.includes(true) ? "good" : "unknown";
+  return seen.includes(false) ? "bad" : silent(row) ? "warn" : seen.includes(true) ? "good" : "unknown";
 };
-const REACHED = { good: "reachable", bad: "not reachable", unknown: "not looked at yet" };
+const REACHED = { good: "reachable", warn: "but for broker", bad: "not reachable", unknown: "not looked at yet" };
 const mark = { good: "✓", warn: "!", bad: "✕", unknown: "?", neutral: "·" };
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
@@ -34,7 +35,7 @@ function Node({ name, place: [x, y], node }) {
   const row = store.tables.clusters[name], state = reached(row);
   return html`<g><rect class=${"node " + state} x=${x - node.width / 2} y=${y - node.height / 2} width=${node.width} height=${node.height} rx="12"/>
     <text class="name" x=${x} y=${y - 3}>${cut(name, node.width / 10)}</text>
-    <text class=${state} x=${x} y=${y + 17}>${cut(`${mark[state]} ${REACHED[state]}`, node.width / 7)}</text></g>`;
+    <text class=${state} x=${x} y=${y + 17}>${cut(`${mark[state]} ${REACHED[state]}${state === "warn" ? ` ${silent(row)}` : ""}`, node.width / 7)}</text></g>`;
 }
 
 function Graph({ names, flows }) {
