@@ -10,7 +10,9 @@ from simulated.test_steering import scope
 from simulated.world import SERVICES, World, live
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.verdict.verdict import verdict_of
+from twinlog.kafka.codes import ErrorCode
 from twinlog.preflight.checks import judge
+from twinlog.preflight.facts import Severity
 from twinlog.preflight.gather import gather_facts
 from twinlog.service.options import ServiceOptions, load_configuration
 
@@ -157,5 +159,25 @@ def test_preflight_names_the_topics_that_the_file_no_longer_selects(
             world.file.write_text(world.file.read_text().replace("topics = orders.*", f"topics = {topics}"))
             told = await found(world, "no longer with this file")
             assert [each.partition("file: ")[2] for each in told] == left_out
+
+    live(life())
+
+
+def test_preflight_says_which_right_the_changed_rules_need(tmp_path: Path) -> None:
+    """They may win over the file that it checks."""
+
+    async def life() -> None:
+        async with World(tmp_path, DEFAULT, seed=1) as world:
+            await histories.begin(world, prefix="A.")
+            for name in SERVICES:
+                await world.stop(name)
+            with world.kafka["B"].faults.during(api="fetch", error=ErrorCode.topic_authorization_failed):
+                configuration = load_configuration(
+                    "source", ServiceOptions(config=world.file), environment={}
+                )
+                findings = judge(await gather_facts(configuration, timeout_seconds=10))
+            (told,) = [each for each in findings if "rules in force are not known" in each.message]
+            assert (told.level, told.check) == (Severity.ERROR, "rights")
+            assert "Allow this client to READ mm2-configsync.A.internal on B" in told.message
 
     live(life())

@@ -199,8 +199,8 @@ async def _flow(
     async with AsyncExitStack() as stack:
         target_cluster = await stack.enter_async_context(_open(target, timeout_seconds))
         try:
-            copied = await stored_topics(target_cluster, config.flow)
             in_force = await flow_in_force(configuration, config.flow, target_cluster, starting=True)
+            copied = await stored_topics(target_cluster, config.flow)
         except (StateError, KafkaError, WireFormatError) as error:
             facts = replace(facts, rules_unknown=error)
         else:

@@ -1,16 +1,19 @@
 """Options of `twinlog apply` and `twinlog rules` that leave open what is meant are refused."""
 
 from io import StringIO
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as checkpoint
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
-from twinlog.cli.common.call import Call
+from twinlog.cli.common.call import Call, Services
 from twinlog.cli.common.fields import Output
 from twinlog.cli.configsync.plan import _require_clear
-from twinlog.cli.configsync.rules import _require_known, told_of_rules
-from twinlog.errors import ConfigError
+from twinlog.cli.configsync.rules import _left_out_groups, _require_known, told_of_rules
+from twinlog.errors import ConfigError, TransientKafkaError
 
 RULES = pb2.Rules(rules=[pb2.Rule(key="topics"), pb2.Rule(key="topics.exclude")])
 
@@ -66,3 +69,31 @@ def test_rules_that_are_not_the_files_are_told_with_the_commands_that_end_this()
         " not in force; to apply it again: `twinlog rules restore 'A->B' groups`; to drop it: `twinlog"
         " rules reset 'A->B' groups`"
     )
+
+
+async def _left_out(answer: checkpoint.ListGroupsResponse | None) -> tuple[list[str], float]:
+    """Of a rule that takes no group, with the time that the checkpoint service is given."""
+    given: list[float] = []
+
+    async def list_groups(_request: Any, timeout: float = 60.0) -> checkpoint.ListGroupsResponse:
+        given.append(timeout)
+        if answer is None:
+            raise TransientKafkaError("no answer in time", reason="KAFKA_TIMEOUT")
+        return answer
+
+    at = cast("Services", SimpleNamespace(checkpoint=SimpleNamespace(ListGroups=list_groups)))
+    groups = await _left_out_groups(at, pb2.Rules(rules=[pb2.Rule(key="groups")]), "groups")
+    return groups, given[0]
+
+
+async def test_groups_that_are_not_known_are_not_told_as_none(capsys: pytest.CaptureFixture[str]) -> None:
+    row = checkpoint.GroupPartition(group="billing")
+    starting, looked = checkpoint.FlowProgress(), checkpoint.FlowProgress()
+    looked.confirmed.FromMilliseconds(1)
+    groups, seconds = await _left_out(None)
+    assert (groups, seconds < 30) == ([], True)
+    assert "is not known: no answer in time" in capsys.readouterr().err
+    assert (await _left_out(checkpoint.ListGroupsResponse(flows=[starting])))[0] == []
+    assert "has not read them yet" in capsys.readouterr().err
+    assert (await _left_out(checkpoint.ListGroupsResponse(flows=[looked], groups=[row])))[0] == ["billing"]
+    assert not capsys.readouterr().err

@@ -77,8 +77,8 @@ async def test_a_start_puts_aside_what_another_file_ruled(tmp_path: Path, target
     [
         ({"version": 2}, "WIRE_VERSION", "Run the newer release"),
         ({"values": []}, "WIRE_FORMAT", "Run the newer release"),
-        ({"values": {"topics": "["}}, "INVALID_CONFIG", "twinlog rules reset"),
-        ({"values": {"clusters": "C"}}, "INVALID_CONFIG", "twinlog rules reset"),
+        ({"values": {"topics": "["}}, "INVALID_CONFIG", "`twinlog rules diff 'A->B'`"),
+        ({"values": {"clusters": "C"}}, "INVALID_CONFIG", "`twinlog rules diff 'A->B'`"),
     ],
 )
 async def test_rules_that_cannot_be_used_are_an_error_with_a_remedy(

@@ -51,7 +51,7 @@ class RulesFollower:
             return ""
         return (
             f"the changed rules do not apply yet: {problem}. This is tried again; correct the file, or reset"
-            f" the rules (`twinlog rules reset '{self.checkpointer.entry.flow}'`)"
+            f" the rules (`twinlog rules diff '{self.checkpointer.entry.flow}'` says how)"
         )
 
     @property

@@ -374,7 +374,7 @@ class ExactTranslator:
         found = _Found(reason=_NOT_FOUND)
         try:
             await aligner.align(wanted, found.answers)
-            await _name_lost(found.answers, here, there)
+            await _name_lost(found.answers, here, there, pairs)
         except BudgetSpent:
             found.reason = _BUDGET_SPENT
         except (KafkaError, WireFormatError) as error:
@@ -400,15 +400,25 @@ class ExactTranslator:
             del self._known[next(iter(self._known))]
 
 
-async def _name_lost(answers: dict[int, Answer], here: ComparedPartition, there: ComparedPartition) -> None:
-    """Where the log there has lost its first records, the next one is found for each of them. Raises
-    KafkaError, WireFormatError, BudgetSpent."""
+async def _name_lost(
+    answers: dict[int, Answer], here: ComparedPartition, there: ComparedPartition, pairs: Pairs
+) -> None:
+    """Where the log there has lost its first records, the next one is found for each of them. The start is
+    not read for answers behind a known pair that the log still has. Raises KafkaError, WireFormatError,
+    BudgetSpent."""
     start = there.bounds.start
-    if start == 0 or not answers or (first := await there.first(start)) is None:
+    may_be_first = [
+        (offset, answer.offset)
+        for offset, answer in answers.items()
+        if answer.outcome is Outcome.MATCH
+        and answer.offset is not None
+        and ((pair := pairs.downstream_at_or_below(answer.offset - 1)) is None or pair.downstream < start)
+    ]
+    if start == 0 or not may_be_first or (first := await there.first(start)) is None:
         return
-    for offset, answer in answers.items():
-        if answer.outcome is Outcome.MATCH and answer.offset == first.offset:
-            asked = await here.first(offset)
+    for offset, place in may_be_first:
+        if place == first.offset:
+            asked = await here.first(max(offset, here.bounds.start))
             if asked is not None and not same_record(asked, first):
                 answers[offset] = Answer(Outcome.BEFORE_START, start)
 

@@ -43,6 +43,8 @@ YesOption = Annotated[bool, option("--yes -y", "Do not ask, on a terminal, where
 DryRunOption = Annotated[bool, option("--dry-run", "Only check; change nothing.")]
 
 _GROUPS, _NO_GROUPS = "groups", "groups.exclude"
+_GROUPS_SECONDS = 10.0
+"""For their names: a change does not wait for a checkpoint service that hangs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ def _change(
         if stops and not yes:
             note(stops)
             # A script goes on: the answer names what stopped, and the command that undoes it.
-            if sys.stdin.isatty():
+            if sys.stdin is not None and sys.stdin.isatty():
                 typer.confirm("Change the rule?", abort=True, err=True)
                 request.expected_version = before.version
         request.dry_run = False
@@ -216,10 +218,12 @@ async def _left_out_groups(at: Services, rules: pb2.Rules, key: str) -> list[str
     )
     taken = NameFilter(include=include, exclude=exclude)
     try:
-        known = await at.checkpoint.ListGroups(ListGroupsRequest(flow=rules.flow))
+        known = await at.checkpoint.ListGroups(ListGroupsRequest(flow=rules.flow), timeout=_GROUPS_SECONDS)
     except TwinlogError as error:
         note(f"which groups it leaves out is not known: {error}")
         return []
+    if known.flows and not any(each.HasField("confirmed") for each in known.flows):
+        note("which groups it leaves out is not known: the checkpoint service has not read them yet")
     return sorted({row.group for row in known.groups if not taken.takes(row.group)})
 
 

@@ -78,7 +78,10 @@ def left_out(topics: Iterable[ReplicatedTopic], selector: TopicSelector) -> tupl
         sorted(
             each.source_topic
             for each in topics
-            if each.selected and not each.routed_from and not selector.selects(each.source_topic)
+            if each.selected
+            and each.state is not TopicState.DELETED_AT_SOURCE
+            and not each.routed_from
+            and not selector.selects(each.source_topic)
         )
     )
 

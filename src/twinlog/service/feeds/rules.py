@@ -86,7 +86,7 @@ def rules_remedy(error: KafkaError | WireFormatError | ConfigError, flow: Flow) 
         case WireFormatError():
             return f"Run the newer release, or delete {topic} on {flow.target}: then the file applies"
         case _:
-            return f"Correct the file, or reset the rules (`twinlog rules reset '{flow}'`)"
+            return f"Correct the file, or reset the rules (`twinlog rules diff '{flow}'` says how)"
 
 
 _log = structlog.stdlib.get_logger(__name__)

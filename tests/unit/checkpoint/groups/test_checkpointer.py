@@ -210,7 +210,7 @@ async def test_an_offset_before_the_start_of_the_copy_alone_is_committed_on_the_
     async with flow.running() as parts:
         await flow.do_pass(parts.checkpointer)
         (row,) = parts.checkpointer.table.rows()
-        assert row.translation.verdict is Verdict.FLOOR
+        assert row.translation.verdict is Verdict.BEFORE_START
         await flow.sync_groups(parts)
     assert flow.checkpoints() == [checkpoint(10, 100)]
     assert await on_target(flow, "g") == {copy: 100}

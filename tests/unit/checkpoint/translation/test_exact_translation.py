@@ -472,3 +472,37 @@ async def test_an_offset_whose_record_is_gone_from_the_start_of_the_copy_is_befo
     }
     (kept,) = (await translate(translator(logs), [here[100].offset])).values()
     assert (kept.verdict, kept.downstream_offset) == (Verdict.EXACT, first)
+
+
+async def test_an_offset_before_the_start_of_its_own_log_is_before_that_of_the_copy_too() -> None:
+    """Retention took records from both, and more from the copy: what is left here between is skipped."""
+    logs = MirroredLogs(seed=0, offset_lag_max=20)
+    logs.produce(300)
+    logs.copy()
+    logs.rest()
+    here, there = logs.visible_source(), logs.visible_target()
+    first = there[100].offset
+    logs.target.log(COPY).delete_before(first)
+    logs.source.log(ORIGIN).delete_before(here[98].offset)
+    told = await translate(translator(logs), [here[each].offset for each in (90, 98, 99)])
+    assert {(each.verdict, each.downstream_offset) for each in told.values()} == {
+        (Verdict.BEFORE_START, first)
+    }
+    # Where nothing of it is left here either, nothing is skipped.
+    logs.source.log(ORIGIN).delete_before(here[100].offset)
+    (both,) = (await translate(translator(logs), [here[90].offset])).values()
+    assert (both.verdict, both.downstream_offset) == (Verdict.EXACT, first)
+
+
+async def test_the_start_of_a_copy_is_not_read_for_groups_near_its_end() -> None:
+    logs = MirroredLogs(seed=0, offset_lag_max=20)
+    logs.produce(1000)
+    logs.copy()
+    logs.rest()
+    here, there = logs.visible_source(), logs.visible_target()
+    logs.target.log(COPY).delete_before(there[100].offset)
+    read: list[int] = []
+    logs.target.intercept("fetch", lambda call: read.append(call.arguments["offset"]))
+    (told,) = (await translate(translator(logs), [here[-100].offset])).values()
+    assert told.verdict is Verdict.EXACT
+    assert min(read) > there[100].offset

@@ -420,3 +420,11 @@ def test_the_newest_changes_stay_and_take_the_keys_of_the_oldest() -> None:
     again = recall({key: decode_value(key, encode_value(value)) for key, value in records.items()})
     assert again.changes == memory.changes
     assert [again.changes[0].by, again.changes[-1].by] == ["5", f"{AUDIT_PLACES + 4}"]
+
+
+async def test_a_change_does_not_stop_what_is_gone_from_the_source(flow: ConfigSyncRig) -> None:
+    await flow.refresh()
+    await flow.source.delete_topics(["orders-eu"])
+    await flow.refresh()
+    view = await flow.commands.update_rules([change(SET, "topics", "")], dry_run=True)
+    assert view.stopped == ("orders",)
