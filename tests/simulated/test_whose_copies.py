@@ -56,6 +56,25 @@ def test_three_clusters_that_form_a_mesh_or_a_line(tmp_path: Path, flows: tuple[
     live(life())
 
 
+def test_a_third_cluster_joins_two_that_are_copied_both_ways(tmp_path: Path) -> None:
+    """The flows between the two name positions topics that the third one does not have."""
+
+    async def life() -> None:
+        file = three("A->C", "C->A")
+        async with orders_on_all(tmp_path, seed=8, file=file, aliases="ABC") as world:
+            world.start("configsync", "source")
+            await write(world, range(5), partitions=1)
+            await world.pause(30)
+            for name in list(world.services):
+                await world.stop(name)
+            more = (f"{flow}.enabled = true\n" for flow in MESH)
+            world.file.write_text(world.file.read_text() + "".join(more))
+            world.start("configsync", "source")
+            await all_once(world, 15)
+
+    live(life())
+
+
 @lives_in(orders_on_all, seed=17)
 async def test_nothing_is_copied_back_that_mirror_maker_2_copied_before(world: World) -> None:
     a, b = world.on["A"], world.on["B"]

@@ -92,11 +92,13 @@ class Origins:
 
     def former_positions(self, partition: TopicPartition, topic: ReplicatedTopic) -> frozenset[str]:
         """The positions topics, by Kafka's ids, by which flows back knew copies of the partition; not the
-        flow's own, nor those of which it has all."""
+        flow's own, nor those of which it has all. What flows from elsewhere name lies on their sources."""
         known = {"", self.positions.topic_id, *self.positions.former_topics}
         there = TopicPartition(topic.target_topic, partition.partition)
-        told = (each.log.control.origins.get(there) for each in self.ids.tables.values())
-        named = {each.ids_topic_id for each in told if each and each.target_topic_id == topic.source_topic_id}
+        ids = topic.target_topic_id, topic.source_topic_id
+        back = filter(self.ids.is_back, self.ids.tables.values())
+        told = (each.log.control.origins.get(there) for each in back)
+        named = {each.ids_topic_id for each in told if each and (each.topic_id, each.target_topic_id) == ids}
         return frozenset(named - known)
 
     def is_shared(self, topic: ReplicatedTopic) -> bool:

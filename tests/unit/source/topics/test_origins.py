@@ -406,3 +406,27 @@ async def test_where_topics_have_no_ids_a_copy_is_known_by_its_name(sides: Sides
     topics = {"orders": replace(sides.topic(), source_topic_id="")}
     found = await (await sides.origins()).judge({P: [WRITER, STRANGER]}, topics)
     assert found == {(P, WRITER): EVERYWHERE, (P, STRANGER): NOWHERE}
+
+
+async def test_only_a_flow_back_of_the_present_topics_tells_that_a_positions_topic_was_lost() -> None:
+    """In a mesh a flow from a third cluster names a positions topic that lies there."""
+    async with AsyncExitStack() as stack:
+        sides = Sides(stack=stack, more=MESH)
+        sides.b.add_topic("mm2-offsets.C.internal")
+        topic = sides.topic()
+        named = OriginFact(
+            partition=P,
+            target_topic_id=topic.source_topic_id,
+            topic_id=topic.target_topic_id,
+            ids_topic_id="gone",
+        )
+        origins = await sides.origins()
+        await sides.tell("C", of(3, "cluster C"))
+        await sides.tell("C", replace(named, topic_id="of C"))
+        await sides.begun()
+        await sides.stored(replace(named, topic_id="deleted"))
+        await origins.read()
+        assert origins.former_positions(P, topic) == frozenset()
+        await sides.stored(named)
+        await origins.read()
+        assert origins.former_positions(P, topic) == {"gone"}
