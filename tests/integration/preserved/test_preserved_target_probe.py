@@ -10,7 +10,7 @@ from twinlog.kafka.raw import ProducerIdentity, RawProducer, fence, known_produc
 from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics, unique_name
 from twinlog.testing.raw_copying import QUICK, open_session
-from twinlog_source.preserved.target_probe import KafkaTargetProbe
+from twinlog_source.preserved.target_probe import LOOKS_BACK, KafkaTargetProbe
 
 
 async def test_a_target_tells_who_wrote_a_copy(kafka_pair: KafkaPair) -> None:
@@ -42,13 +42,14 @@ async def test_a_target_tells_who_wrote_a_copy(kafka_pair: KafkaPair) -> None:
         for commits in (False, True):
             async with RawProducer(session, QUICK, transactional_id=topic) as producer:
                 producer.begin()
-                producer.send(copy, build_batch([NewRecord(None, b"v", SystemClock().now_ms())]))
-                await producer.flush()
+                for _ in range(LOOKS_BACK + 1):
+                    producer.send(copy, build_batch([NewRecord(None, b"v", SystemClock().now_ms())]))
+                    await producer.flush()
                 if commits:
                     await producer.commit()
             await fence(session, [topic], timeout_seconds=30, transaction_timeout_seconds=60)
             (own,) = await known_producers(session, [topic, "never"], timeout_seconds=30)
-            end += 2
+            end += LOOKS_BACK + 2
             (last,) = (await probe.last_producers({copy: end})).values()
             assert last == (own if commits else before), "what was aborted counts for nothing"
         absent = TopicPartition(unique_name("absent"), 0)

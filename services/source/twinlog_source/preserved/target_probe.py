@@ -86,19 +86,25 @@ class KafkaTargetProbe:
     async def _last_record_batch(self, partition: TopicPartition, end: int) -> BatchHeader | None:
         for _ in range(LOOKS_BACK):
             header = await record_batch_at(self._reader, partition, end - 1)
-            if header is None or not header.is_transactional or not await self._is_aborted(partition, header):
+            if header is None or not header.is_transactional:
                 return header
-            end = header.base_offset
-        return header
+            if (began := await self._aborted_from(partition, header)) is None:
+                return header
+            end = began
+        return None
 
-    async def _is_aborted(self, partition: TopicPartition, header: BatchHeader) -> bool:
+    async def _aborted_from(self, partition: TopicPartition, header: BatchHeader) -> int | None:
+        """Where the transaction of a batch began, which may have many, if it was aborted."""
         fetched = await self._committed.fetch(partition, header.base_offset, max_bytes=1)
-        return any(how is Visibility.ABORTED for _, how in classify(fetched.batches[:1], fetched.aborted))
+        if not any(how is Visibility.ABORTED for _, how in classify(fetched.batches[:1], fetched.aborted)):
+            return None
+        begun = (each.first_offset for each in fetched.aborted if each.producer_id == header.producer_id)
+        return max(offset for offset in begun if offset <= header.base_offset)
 
 
 LOOKS_BACK = 32
-"""How many batches before an offset are searched for the writer's last one: only filler batches lie between
-its batches."""
+"""How many batches, or aborted transactions, before an offset are searched for the writer's last batch: only
+filler batches lie between its batches."""
 
 
 async def batch_at(reader: BatchReader, partition: TopicPartition, offset: int) -> BatchHeader | None:
