@@ -252,19 +252,24 @@ class CopyModes:
                 decisions = self._decisions(copies, topics)
         begins = {copy.partition: copy for copy in copies}
         facts = self._facts(rows, copies, decisions, topics)
-        without_common = [
-            rows[each] for each, fact in facts.items() if not fact.preserved and begins[each].common is None
-        ]
-        for partition in await self._note_held_before(without_common, topics, is_told=is_told):
+        # Behind what both logs have in common there may be what a translated copy got.
+        differ = [rows[each] for each, fact in facts.items() if not (fact.preserved or begins[each].is_there)]
+        common = {each for each, copy in begins.items() if copy.common is not None}
+        for partition in await self._note_held_before(differ, topics, is_told=is_told, have_common=common):
             del facts[partition]
         if facts:
             await self._state(rows, begins, facts, topics)
 
     async def _note_held_before(
-        self, rows: Collection[PartitionRow], topics: Topics, *, is_told: bool
+        self,
+        rows: Collection[PartitionRow],
+        topics: Topics,
+        *,
+        is_told: bool,
+        have_common: Collection[TopicPartition] = (),
     ) -> Collection[TopicPartition]:
-        """Put on the log, before copies begin, what their targets hold of others. Return those of which this
-        is not known now: they are set aside."""
+        """Put on the log, before copies begin, what their targets hold of others, but for those that continue
+        behind a common log. Return those of which this is not known now: they are set aside."""
         held = await self.new_copies.held_before(rows, topics, is_told=is_told)
         facts: list[ForeignFact] = []
         for row in rows:
@@ -274,6 +279,8 @@ class CopyModes:
                 is_lost = found.reason == PartitionReason.NO_POSITION
                 words = str(found) if is_lost else f"what its target holds is not known: {found}"
                 self._set_aside(row, found.reason, words)
+            elif row.partition in have_common:
+                continue
             elif found is not None and (before is None or before.topic_id != topic.target_topic_id):
                 fact = ForeignFact(
                     partition=row.partition,

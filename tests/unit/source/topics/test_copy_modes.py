@@ -108,6 +108,20 @@ async def test_a_copy_that_the_flow_has_written_waits_until_its_lost_position_is
     assert assigned(await rig.owner(settings)).position == 3
 
 
+async def test_a_copy_that_got_offsets_of_its_own_later_waits_until_its_lost_position_is_told(
+    rig: FlowRig,
+) -> None:
+    """Its beginning is the source's: it would go on behind that, and copy the rest again."""
+    await write(rig.source, P, [1, 2, 3, 4, 5])
+    await write(rig.target, COPY, [1, 2, 9, 3, 4])
+    rig.last_producers[COPY], rig.known_producers = 77, {"twinlog-A-B-0-2": 77}
+    state = await rig.owner(AUTO)
+    assert blocker(state) == "NO_POSITION"
+    await set_position(state, P, 4)
+    assert assigned(state).position == 4
+    assert assigned(await rig.owner(AUTO)).position == 4
+
+
 async def test_coordinators_that_do_not_tell_hold_up_only_copies_whose_last_producer_is_not_known(
     rig: FlowRig,
 ) -> None:
