@@ -135,7 +135,7 @@ class NewCopies:
             return found
         await self.origins.read()
         producers = await self._last_producers({target: end for target, (_, end) in logs.items()})
-        known = self.book.control.producers
+        known = self._own_producers()
         held = [row for row in rows if targets.get(row.partition) in logs]
         first = [row for row in held if self._begins_first(row, topics) and not is_told]
         written = await self._written(first, topics, producers)
@@ -159,8 +159,7 @@ class NewCopies:
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
         """Who wrote last, once the flow's own producers have names again; an error where these are not
         known."""
-        found = await self.probe.last_producers(ends)
-        known = self.book.control.producers
+        found, known = await self.probe.last_producers(ends), self._own_producers()
         unknown = [each for each, by in found.items() if isinstance(by, int) and by >= 0 and by not in known]
         try:
             if unknown:
@@ -168,6 +167,12 @@ class NewCopies:
         except KafkaError as error:
             return {**found, **dict.fromkeys(unknown, error)}
         return found
+
+    def _own_producers(self) -> Mapping[int, str]:
+        """The names of the flow's producers on this target. An imported log has those of the one before."""
+        target_id = self.origins.cluster_id(self.book.flow.flow.target)
+        producers = self.book.control.producers.values()
+        return {each.producer_id: each.name for each in producers if each.cluster_id == target_id}
 
     async def _logs(
         self, copies: Collection[TopicPartition]
@@ -202,7 +207,7 @@ class NewCopies:
             former[row.partition] = self.origins.former_positions(row.partition, topics[row.partition.topic])
         there = await topics_by_id(self.book.target) if any(former.values()) else {}
         prefix = transactional_id_prefix(self.book.flow.flow)
-        own = {each.producer_id for each in control.producers.values() if each.name.startswith(prefix)}
+        own = {each for each, name in self._own_producers().items() if name.startswith(prefix)}
         # A topic that has the name of a copy now may get what another one got before.
         owners = {(each.target_topic_id, each.topic) for each in control.topics.values()}
         found = set()

@@ -5,7 +5,7 @@ import pytest
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
-from twinlog_source.log.facts import TopicFact
+from twinlog_source.log.facts import ProducerFact, TopicFact
 from twinlog_source.topics.flow_book import RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, set_position
 from unit.source.topics.copy_modes_rig import (
@@ -141,6 +141,25 @@ async def test_coordinators_that_do_not_tell_hold_up_only_copies_whose_last_prod
     rig.clock.advance(RETRY_SECONDS)
     await state.refresh(owned=frozenset())
     assert (blocker(state), told(state)[0]) == ("", 2)
+
+
+async def test_an_id_that_was_the_flows_on_another_target_is_somebody_elses_here(rig: FlowRig) -> None:
+    """State that was imported to a cluster that was built again has the ids of the one before."""
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [2, 3])
+    rig.last_producers[COPY] = 77
+    state = await rig.process(TRANSLATED)
+    await state.take_over(displaced=False)
+    former = ProducerFact(
+        producer_id=77,
+        name="twinlog-A-B-0-2",
+        cluster_id="cluster B before",
+        source_cluster_id="cluster A",
+        at_ms=1,
+    )
+    await state.journal.record(former)
+    again = await rig.owner(TRANSLATED)
+    assert (blocker(again), told(again)[0]) == ("", 2)
 
 
 async def test_a_topic_whose_copy_has_the_name_of_anothers_is_copied_from_its_beginning(rig: FlowRig) -> None:
