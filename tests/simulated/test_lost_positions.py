@@ -5,7 +5,15 @@ from pathlib import Path
 import pytest
 
 from simulated import histories
-from simulated.both_ways_rig import FILE, all_once, orders_on_all, values, write
+from simulated.both_ways_rig import (
+    FILE,
+    all_once,
+    both_have_all,
+    orders_on_all,
+    stands_still,
+    values,
+    write,
+)
 from simulated.histories import DEFAULT
 from simulated.test_held_before import foreign
 from simulated.test_steering import scope
@@ -113,3 +121,23 @@ async def test_a_flow_of_a_topic_that_is_copied_both_ways_that_lost_its_position
     await world.kill("source")
     world.start("source")
     await all_once(world, 24)
+
+
+@lives_in(orders_on_all, seed=8)
+async def test_a_target_that_was_built_again_gets_all_though_applications_wrote_there_first(
+    world: World,
+) -> None:
+    world.start(*SERVICES)
+    await write(world, range(5), partitions=1)
+    await all_once(world, 10)
+    for name in list(world.services):
+        await world.stop(name)
+    b = world.on["B"].cluster
+    for topic in list(b.topics):
+        b.delete_topic(topic)
+    b.create_topic("orders")
+    await write(world, range(5, 8), partitions=1)
+    world.start(*SERVICES)
+    await world.until(lambda: len(values(world, "A")) == len(values(world, "B")) == 16)
+    await stands_still(world)
+    assert both_have_all(world)

@@ -145,7 +145,9 @@ class Origins:
                     topic_id=topic.source_topic_id,
                 )
             elif topic.source_topic_id not in ("", known.topic_id):
-                new[partition] = replace(known, topic_id=topic.source_topic_id)
+                # In a topic that was created again nobody has judged anything yet.
+                ids = "" if known.topic_id else known.ids_topic_id
+                new[partition] = replace(known, topic_id=topic.source_topic_id, ids_topic_id=ids)
             else:
                 continue
             if known is None or (known.topic_id and known.target_topic_id == topic.target_topic_id):
