@@ -172,6 +172,8 @@ class RestingCopies:
     """Called with a copy of whose last records consumers see none."""
     _hidden: dict[TopicPartition, int] = field(default_factory=dict)
     """By target partition: where those copies end that were so at the last look."""
+    _hidden_to: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where they ended at rest: once consumers see that, what hung has ended, whatever is open behind it."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
@@ -193,7 +195,7 @@ class RestingCopies:
         }
         seen_before, self._hidden = self._hidden, {}
         hidden = {
-            target: copy.target_end
+            target: min(self._hidden_to[target], copy.target_end)
             for target, copy in self.by_target.items()
             if copy.is_hidden and target not in before and copy.target_end is not None
         }
@@ -214,6 +216,7 @@ class RestingCopies:
             elif found < before[target]:
                 self._hidden[target] = before[target]
                 if copy.is_hidden:
+                    self._hidden_to[target] = before[target]
                     self.on_hidden(target)
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop

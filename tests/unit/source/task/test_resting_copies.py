@@ -182,3 +182,18 @@ async def test_a_copy_that_cannot_be_read_is_looked_at_again() -> None:
     assert rig.copy.target_end == 10
     rig.log.fails = False
     assert await rig.look() == [3]
+
+
+async def test_a_copy_that_is_written_again_is_hidden_until_consumers_see_what_it_had_at_rest() -> None:
+    """Also while a transaction is open behind that."""
+    rig = Rig(Log(begin=8, end=8))
+    for hides in (False, True):
+        await rig.look()
+        assert rig.copy.is_hidden is hides
+    rig.copy.written(11, 19, 0)
+    rig.copy.rounds = 1
+    await rig.look()
+    assert rig.copy.is_hidden
+    rig.log.end = 11
+    await rig.look()
+    assert not rig.copy.is_hidden
