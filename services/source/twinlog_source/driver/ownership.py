@@ -77,6 +77,8 @@ class Ownership:
     took over in full, or the copies are gone together with their positions."""
     is_still_at_rest: bool = False
     """`former_left_at_rest`, and no slot was used since: the next owner finds the copies as this one did."""
+    _found_to: int = 0
+    """How many transactional ids a look for their producers has asked for that has not ended."""
     _signed_at: float = 0.0
     _signs: tuple[ClaimFact | None, OwnerFact | None] = (None, None)
     """What another owner was last seen to have written."""
@@ -243,13 +245,15 @@ class Ownership:
 
     async def find_producers(self) -> None:
         """Name the producers of the flow's transactional ids: its log may have lost their names. Raises
-        KafkaError within `FIND_SECONDS`."""
+        KafkaError within `FIND_SECONDS`; the next call goes on from there."""
         every, step = every_transactional_id(self.flow, MOST_SLOTS), SLOTS_AT_ONCE * IDS_PER_SLOT
         async with deadline(FIND_SECONDS, "ask for the flow's producers", alias=self.flow.flow.target):
-            for begin in range(0, len(every), step):
+            for begin in range(self._found_to, len(every), step):
                 if not (found := await self.known_producers(every[begin : begin + step])):
-                    return
+                    break
                 await self.producers.store(found)
+                self._found_to = begin + step
+        self._found_to = 0
 
     async def note_slots(self, slots: int) -> None:
         """Record the slots before they are used: the next owner must fence all of them, has to expect writes

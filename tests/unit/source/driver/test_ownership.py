@@ -1,6 +1,7 @@
 """Who owns a flow: claims, fencing, and what is taken over from the log."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -261,3 +262,21 @@ async def test_an_owner_signs_on_time_whatever_does_not_answer(rig: FlowRig, sil
     async with asyncio.timeout(RENEW_SECONDS):
         with pytest.raises(KafkaError, match="look at the copies"):
             await owner.renew()
+
+
+async def test_a_look_for_the_producers_of_many_slots_goes_on_where_its_time_was_over(rig: FlowRig) -> None:
+    ownership = (await rig.owner()).ownership
+    asked: list[str] = []
+
+    async def knows(transactional_ids: Sequence[str]) -> dict[int, str]:
+        asked.append(transactional_ids[0])
+        if len(asked) == 2:
+            raise from_reason(TIMEOUT, "ask for the flow's producers")
+        return {100 + len(asked): transactional_ids[0]} if len(asked) < 4 else {}
+
+    ownership.known_producers = knows
+    with pytest.raises(KafkaError):
+        await ownership.find_producers()
+    await ownership.find_producers()
+    await ownership.find_producers()
+    assert asked == [f"twinlog-A-B-{slot}-0" for slot in (0, 4, 4, 8, 0)]
