@@ -258,7 +258,7 @@ class CopyModes:
         for partition in await self._note_held_before(differ, topics, is_told=is_told, have_common=common):
             del facts[partition]
         if facts:
-            await self._state(rows, begins, facts, topics)
+            await self._state(rows, begins, facts, topics, is_told=is_told)
 
     async def _note_held_before(
         self,
@@ -337,6 +337,8 @@ class CopyModes:
         begins: Mapping[TopicPartition, NewCopy],
         facts: Mapping[TopicPartition, CopyFact],
         topics: Topics,
+        *,
+        is_told: bool,
     ) -> None:
         await self.confirm()
         moved = await self._moved([rows[partition] for partition in facts], topics)
@@ -357,7 +359,8 @@ class CopyModes:
                 # A new target topic is written from its beginning.
                 begins_at = fact.since if fact.preserved else copy.begins_at
                 await self._note_lost(row, begins_at, topics[partition.topic], is_moved=partition in moved)
-            if position == row.position:
+            # With a fact and without the position that was told, a later process would copy all again.
+            if position == row.position and not (is_told and not fact.preserved):
                 continue
             assert position is not None
             if fact.preserved and not row.stored:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from twinlog.errors import TransientKafkaError
+from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.kafka.errors import from_code
 from twinlog.kafka.ports import ConfigChange
+from twinlog.testing.fakes.cluster import Call
 from twinlog_source.log.facts import ProducerFact, TopicFact
 from twinlog_source.topics.flow_book import RETRY_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, set_position
@@ -120,6 +121,27 @@ async def test_a_copy_that_got_offsets_of_its_own_later_waits_until_its_lost_pos
     await set_position(state, P, 4)
     assert assigned(state).position == 4
     assert assigned(await rig.owner(AUTO)).position == 4
+
+
+async def test_a_process_that_is_killed_while_it_stores_a_position_that_was_told_copies_nothing_again(
+    rig: FlowRig,
+) -> None:
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [2, 3])
+    rig.last_producers[COPY], rig.known_producers = 77, {"twinlog-A-B-0-2": 77}
+    state = await rig.owner(AUTO)
+    assert blocker(state) == "NO_POSITION"
+
+    def is_killed(_call: Call) -> None:
+        if P in state.control.copies:
+            raise TransientKafkaError("killed", reason="UNAVAILABLE")
+
+    undo = rig.target.intercept("append", is_killed)
+    with pytest.raises(TwinlogError):
+        await set_position(state, P, 3)
+    undo()
+    again = await rig.owner(AUTO)
+    assert assigned(again).position == 3
 
 
 async def test_coordinators_that_do_not_tell_hold_up_only_copies_whose_last_producer_is_not_known(
