@@ -134,7 +134,9 @@ class NewCopies:
         if not logs:
             return found
         await self.origins.read()
-        producers = await self._last_producers({target: end for target, (_, end) in logs.items()})
+        producers = await self._last_producers(
+            {target: end for target, (_, end) in logs.items()}, is_told=is_told
+        )
         known = self._own_producers()
         held = [row for row in rows if targets.get(row.partition) in logs]
         first = [row for row in held if self._begins_first(row, topics) and not is_told]
@@ -155,7 +157,7 @@ class NewCopies:
         return found
 
     async def _last_producers(
-        self, ends: Mapping[TopicPartition, int]
+        self, ends: Mapping[TopicPartition, int], *, is_told: bool
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
         """Who wrote last, once the flow's own producers have names again; an error where these are not
         known."""
@@ -165,7 +167,8 @@ class NewCopies:
             if unknown:
                 await self.find_producers()
         except KafkaError as error:
-            return {**found, **dict.fromkeys(unknown, error)}
+            # Who was told where to begin waits for no coordinator, which may be away for good.
+            return found if is_told else {**found, **dict.fromkeys(unknown, error)}
         return found
 
     def _own_producers(self) -> Mapping[int, str]:

@@ -165,6 +165,17 @@ async def test_coordinators_that_do_not_tell_hold_up_only_copies_whose_last_prod
     assert (blocker(state), told(state)[0]) == ("", 2)
 
 
+async def test_a_copy_that_is_told_where_it_begins_waits_for_no_coordinator(rig: FlowRig) -> None:
+    await write(rig.source, P, [1, 2, 3, 4])
+    await write(rig.target, COPY, [2, 3])
+    rig.last_producers[COPY] = 77
+    rig.known_producers = TransientKafkaError("no leader", reason="UNAVAILABLE")
+    state = await rig.owner(TRANSLATED)
+    assert blocker(state) == "UNAVAILABLE"
+    await set_position(state, P, 3)
+    assert assigned(state).position == 3
+
+
 async def test_an_id_that_was_the_flows_on_another_target_is_somebody_elses_here(rig: FlowRig) -> None:
     """State that was imported to a cluster that was built again has the ids of the one before."""
     await write(rig.source, P, [1, 2, 3, 4])
