@@ -92,12 +92,14 @@ async def test_records_that_the_copy_has_lost_are_not_copied_whatever_the_source
     assert "has lost records that were copied" in left.message
 
 
-async def test_a_lost_tail_is_seen_before_the_source_service_notices_it(rig: MoveRig) -> None:
+@pytest.mark.parametrize("keeps", ["all but one", "nothing"])
+async def test_a_lost_tail_is_seen_before_the_source_service_notices_it(rig: MoveRig, keeps: str) -> None:
     """Also behind the newest offset sync: the service tells how far it wrote, the plan asks how far it is."""
     known(rig, ORIGIN.topic)
     told(rig, position=rig.source_end, target_end=rig.logs.target.log(COPY).end_offset)
     assert (await backlog(rig))[ORIGIN].records_not_copied == 0
-    rig.logs.target.truncate(COPY, rig.logs.visible_target()[-1].offset)
+    start = rig.logs.target.log(COPY).start_offset
+    rig.logs.target.truncate(COPY, start if keeps == "nothing" else rig.logs.visible_target()[-1].offset)
     left = (await backlog(rig))[ORIGIN]
     assert left.records_not_copied != 0
     assert "has lost records that were copied" in left.message

@@ -128,13 +128,17 @@ class BacklogMeter:
     ) -> Collection[TopicPartition]:
         """The copies that end before what was written to them, by the offset syncs or the source service,
         which notices it later: they lost their tail, and no position tells. An empty one may have been
-        created again, which the ledger of gaps knows. Raises KafkaError."""
+        created again, and only the service says what it has written to this one. Raises KafkaError."""
         doubted: dict[TopicPartition, int] = {}
         for entry in written:
             newest, copy = None if entry.pairs is None else entry.pairs.newest(), there.get(entry.there)
+            if not isinstance(copy, LogBounds):
+                continue
             state = report.partitions.get(entry.here)
-            reached = max(0 if newest is None else newest.downstream + 1, (state and state.target_end) or 0)
-            if isinstance(copy, LogBounds) and copy.start < copy.end < reached:
+            reached = (state and state.target_end) or 0
+            if newest is not None and copy.start < copy.end:
+                reached = max(reached, newest.downstream + 1)
+            if copy.end < reached:
                 doubted[entry.there] = reached
         # A record may be told of before the marker that makes it readable.
         ends = await written_ends(self.route.there, doubted)
