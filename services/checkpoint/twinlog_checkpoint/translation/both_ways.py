@@ -56,6 +56,13 @@ class Copied(NamedTuple):
     is_preserved: bool = False
     """The copy has the offsets of its source, so nobody else has written to it."""
 
+    @property
+    def kept(self) -> int:
+        """Up to here the copy has only what came from its source. One that ends behind the position has more,
+        and its flow is about to notice that somebody else has written to it."""
+        end = self.end or 0
+        return end if self.is_preserved and end <= self.position else 0
+
 
 class BothFlows(NamedTuple):
     """What each says of a partition; None = nothing about these topics."""
@@ -242,7 +249,7 @@ class BothWaysTranslator:
             return answer
         # A copy that keeps the offsets has only what came from its source. An empty one says nothing: it is
         # preserved until somebody writes.
-        kept = (flows.back.end or 0) if flows.back is not None and flows.back.is_preserved else 0
+        kept = 0 if flows.back is None else flows.back.kept
         nothing_until = settled if flows.out is not None and flows.out.end == 0 else None
         if kept or nothing_until is not None:
             message, bound = "nothing was copied that way", max(kept, nothing_until or 0)

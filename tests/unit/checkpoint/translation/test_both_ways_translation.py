@@ -207,12 +207,12 @@ async def test_a_log_without_a_leader_says_nothing_of_an_offset(cluster: str, ve
     assert (answer.verdict, answer.downstream_offset) == (verdict, None)
 
 
-@pytest.mark.parametrize(("kept", "offset"), [(3, 3), (2, 2), (0, 0), (None, 0)])
+@pytest.mark.parametrize(("kept", "offset"), [(3, 3), (2, 2), (0, 0), (None, 0), (5, 0)])
 async def test_a_flow_back_from_a_copy_that_keeps_the_offsets_had_nothing_to_copy(
     kept: int | None, offset: int
 ) -> None:
     """After a kill it is not known what it wrote, or one of another file has not stored how far it was. An
-    empty copy keeps all offsets."""
+    empty copy keeps all offsets. Behind the position there is something of somebody else."""
     rig = Rig(own=kept, back=None)
     translator = await rig.translator()
     out = PairHistory()
