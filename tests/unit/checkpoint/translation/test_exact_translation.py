@@ -453,18 +453,23 @@ async def test_before_the_first_sync_of_a_topic_created_again_nobody_knows_how_m
     assert "by the offset sync 11 -> 0: at most 3 records lie between; not exact" in told.message
 
 
+def without_its_first_hundred(seed: int, records: int) -> tuple[MirroredLogs, list[Record], int]:
+    """A copy that lost its first 100 records, the records of its source, and where it begins."""
+    logs = MirroredLogs(seed=seed, offset_lag_max=20)
+    logs.produce(records)
+    logs.copy()
+    logs.rest()
+    first = logs.visible_target()[100].offset
+    logs.target.log(COPY).delete_before(first)
+    return logs, logs.visible_source(), first
+
+
 @pytest.mark.parametrize("seed", range(4))
 async def test_an_offset_whose_record_is_gone_from_the_start_of_the_copy_is_before_its_start(
     seed: int,
 ) -> None:
     """Retention or DeleteRecords took it there: a group that continues at the first record skips some."""
-    logs = MirroredLogs(seed=seed, offset_lag_max=20)
-    logs.produce(300)
-    logs.copy()
-    logs.rest()
-    here, there = logs.visible_source(), logs.visible_target()
-    first = there[100].offset
-    logs.target.log(COPY).delete_before(first)
+    logs, here, first = without_its_first_hundred(seed, 300)
     gone = [here[each].offset for each in (0, 20, 60, 99)]
     told = await translate(translator(logs), gone)
     assert {(each.verdict, each.downstream_offset) for each in told.values()} == {
@@ -476,13 +481,7 @@ async def test_an_offset_whose_record_is_gone_from_the_start_of_the_copy_is_befo
 
 async def test_an_offset_before_the_start_of_its_own_log_is_before_that_of_the_copy_too() -> None:
     """Retention took records from both, and more from the copy: what is left here between is skipped."""
-    logs = MirroredLogs(seed=0, offset_lag_max=20)
-    logs.produce(300)
-    logs.copy()
-    logs.rest()
-    here, there = logs.visible_source(), logs.visible_target()
-    first = there[100].offset
-    logs.target.log(COPY).delete_before(first)
+    logs, here, first = without_its_first_hundred(0, 300)
     logs.source.log(ORIGIN).delete_before(here[98].offset)
     told = await translate(translator(logs), [here[each].offset for each in (90, 98, 99)])
     assert {(each.verdict, each.downstream_offset) for each in told.values()} == {
@@ -495,14 +494,9 @@ async def test_an_offset_before_the_start_of_its_own_log_is_before_that_of_the_c
 
 
 async def test_the_start_of_a_copy_is_not_read_for_groups_near_its_end() -> None:
-    logs = MirroredLogs(seed=0, offset_lag_max=20)
-    logs.produce(1000)
-    logs.copy()
-    logs.rest()
-    here, there = logs.visible_source(), logs.visible_target()
-    logs.target.log(COPY).delete_before(there[100].offset)
+    logs, here, first = without_its_first_hundred(0, 1000)
     read: list[int] = []
     logs.target.intercept("fetch", lambda call: read.append(call.arguments["offset"]))
     (told,) = (await translate(translator(logs), [here[-100].offset])).values()
     assert told.verdict is Verdict.EXACT
-    assert min(read) > there[100].offset
+    assert min(read) > first
