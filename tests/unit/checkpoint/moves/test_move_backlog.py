@@ -105,6 +105,23 @@ async def test_a_lost_tail_is_seen_before_the_source_service_notices_it(rig: Mov
     assert "has lost records that were copied" in left.message
 
 
+@pytest.mark.parametrize("keeps", ["its first records", "not even the topic"])
+async def test_what_is_lost_while_a_move_waits_for_other_partitions_is_not_taken_for_copied(
+    rig: MoveRig, keeps: str
+) -> None:
+    known(rig, ORIGIN.topic)
+    told(rig, position=rig.source_end, target_end=rig.logs.target.log(COPY).end_offset)
+    meter = rig.served.failover.planner.meter()
+    (before,) = await meter.measure({ORIGIN: rig.source_end})
+    assert before.records_not_copied == 0
+    if keeps == "not even the topic":
+        del rig.logs.target.topics[COPY.topic]
+    else:
+        rig.logs.target.truncate(COPY, rig.logs.visible_target()[-7].offset)
+    (left,) = await meter.measure({ORIGIN: rig.source_end})
+    assert left.records_not_copied != 0
+
+
 async def test_what_leaves_the_rules_while_a_move_waits_for_it_is_not_taken_for_copied(rig: MoveRig) -> None:
     gone = TopicPartition("gone", 0)
     (left,) = [

@@ -61,6 +61,8 @@ class BacklogMeter:
     look_bytes: int = LOOK_BYTES
     _copied: dict[TopicPartition, int] = field(default_factory=dict)
     """For each partition, the offset up to which it is known to be copied."""
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where each copy ended at the last measurement: one that is shorter since has lost what was known."""
 
     async def measure(self, until: Mapping[TopicPartition, int | None] | None = None) -> list[TopicBacklog]:
         """Return the backlog of every copied partition; with `until`, only of records before these offsets,
@@ -167,6 +169,11 @@ class BacklogMeter:
     ) -> Iterable[_Place]:
         for entry in written:
             bounds, copy = here.get(entry.here), there.get(entry.there)
+            if not isinstance(copy, KafkaError):
+                end = 0 if copy is None else copy.end
+                if end < self._ends.get(entry.there, 0):
+                    self._copied.pop(entry.here, None)
+                self._ends[entry.there] = end
             if bounds is None or isinstance(bounds, KafkaError):
                 continue
             stop = stops.get(entry.here)
