@@ -16,6 +16,7 @@ from simulated.both_ways_rig import (
     write_hundreds,
 )
 from simulated.test_steering import scope
+from simulated.test_whose_copies import deny_reading
 from simulated.world import SERVICES, World, live, lives_in
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.testing.broker.faults import Loss
@@ -42,6 +43,25 @@ async def test_groups_continue_on_the_other_side_and_skip_nothing(world: World) 
         await world.pause(2)
         for group in ("everything", "nearly everything"):
             assert not skipped(world, group)
+
+
+@lives_in(orders_on_all, seed=7)
+async def test_groups_skip_nothing_while_no_registry_says_that_a_topic_is_copied_both_ways(
+    world: World,
+) -> None:
+    """The file says it: one flow copies, and the other one is about to."""
+    await write(world, range(2), partitions=1, seconds=0)
+    world.on["B"].commit("readers", "orders", {0: 0})
+    deny_reading(world.on["B"].cluster, "mm2-configsync.A.internal")
+    world.start(*SERVICES)
+    await world.until(lambda: len(values(world, "A")) == 4)
+    for _ in range(30):
+        await world.pause(1)
+        assert not skipped(world, "readers")
+    world.on["B"].cluster.authorizer = None
+    await world.until(lambda: world.on["A"].committed("readers"))
+    assert not skipped(world, "readers")
+    assert both_have_all(world)
 
 
 @lives_in(orders_on_all, seed=7)

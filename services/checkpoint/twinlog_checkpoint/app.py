@@ -216,6 +216,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         loops[f"offset syncs {back}"] = parts.checkpointer.tail.run
         loops[f"rules {back}"] = follower.run
     around.tails.update({flow: each.checkpointer.tail for flow, each in (elsewhere | flows).items()})
+    around.copies.update({flow: each.checkpointer.copies for flow, each in (elsewhere | flows).items()})
     moves = assemble_moves(flows, around, elsewhere=elsewhere, unknown=unknown)
     for flow, served in moves.items():
         loops[f"moves of {flow}"] = served.host.run

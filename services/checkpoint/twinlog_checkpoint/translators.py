@@ -32,6 +32,10 @@ from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, PairsFloor, Translator
 
 
+Copies = Callable[[str, str], bool]
+"""Whether a topic is copied to a topic of this name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowClusters:
     """The connections of one flow, each with the client settings for its purpose."""
@@ -63,6 +67,8 @@ class SharedDependencies:
     """Asks the source service for the state of the copies."""
     tails: dict[Flow, SyncTail] = field(default_factory=dict)
     """Of all flows that can be read here, also those of other files; filled once they are assembled."""
+    copies: dict[Flow, Copies] = field(default_factory=dict)
+    """By flow of the file: whether it copies a topic to a copy; filled once they are assembled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +182,11 @@ def _both_ways(
         flow=reverse, policy=entry.policy, source=clusters.target, target=clusters.source, reads_own=True
     )
 
+    def is_both_ways(here: str, copy: str) -> bool:
+        """The file says it before its configsync does."""
+        copies_back = around.copies.get(reverse)
+        return back_here.copies(copy, here) or (copies_back is not None and copies_back(copy, here))
+
     async def told_by(asked: Flow) -> Mapping[TopicPartition, Copied]:
         states = (await around.copy_states.of(asked)).partitions
         return {
@@ -211,7 +222,7 @@ def _both_ways(
 
     return (
         BothWaysTranslator(
-            is_both_ways=lambda here: back_here.copies(copy_of(here).topic, here.topic),
+            is_both_ways=lambda here: is_both_ways(here.topic, copy_of(here).topic),
             look=back_here.look,
             present=present.look,
             here=clusters.source_log,
@@ -224,7 +235,7 @@ def _both_ways(
             clock=around.clock,
         ),
         BothWaysTranslator(
-            is_both_ways=lambda copy: back_here.copies(copy.topic, original_of(entry.policy, copy).topic),
+            is_both_ways=lambda copy: is_both_ways(original_of(entry.policy, copy).topic, copy.topic),
             look=back_here.look,
             present=present_copies,
             here=clusters.target_log,
