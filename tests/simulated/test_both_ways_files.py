@@ -24,7 +24,9 @@ from simulated.world import World, live, lives_in
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1.source_service_pb2 import ListFlowsRequest, ListPartitionsRequest
+from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.model import Flow
+from twinlog.testing.broker.cluster import NO_LEADER
 from twinlog.testing.broker.faults import Loss
 from twinlog.wire import Heartbeat, encode_heartbeat
 
@@ -171,6 +173,28 @@ async def test_lagging_groups_get_a_place_though_the_flow_back_is_of_another_fil
         (place,) = there.committed(group).values()
         assert not skipped(world, group)
         assert 400 < len([seen for seen in there.read("orders") if seen.offset < place]) <= 1000
+
+
+@lives_in(orders_on_all, seed=5, file=ONE_WAY)
+async def test_groups_wait_for_a_registry_of_another_file_that_cannot_be_read(world: World) -> None:
+    a, b = world.on["A"], world.on["B"]
+    start_both(world, "configsync", "source", "checkpoint")
+    await write(world, range(4), partitions=1)
+    await all_once(world, 8)
+    await world.kill("checkpoint")
+    registry = a.cluster.topics["mm2-configsync.B.internal"].partitions[0]
+    leader = registry.leader
+    a.cluster.elect(registry, NO_LEADER)
+    a.commit("everything", "orders", {0: 0})
+    world.start("checkpoint")
+    for _ in range(30):
+        await world.pause(1)
+        assert not skipped(world, "everything")
+    told = verdict_of(await world.status()).pressing
+    assert "mm2-configsync.B.internal-0: the partition has no leader" in told[0].message
+    a.cluster.elect(registry, leader)
+    await world.until(partial(b.committed, "everything"))
+    assert not skipped(world, "everything")
 
 
 @lives_in(orders_on_all, seed=5, file=ONE_WAY)

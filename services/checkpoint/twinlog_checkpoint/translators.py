@@ -31,7 +31,6 @@ from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, Sh
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, PairsFloor, Translator
 
-
 Copies = Callable[[str, str], bool]
 """Whether a topic is copied to a topic of this name."""
 

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError
+from twinlog.errors import FatalKafkaError, TransientKafkaError, required
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Flow, TopicPartition
@@ -190,6 +190,8 @@ class SharedCopies:
                 if end < registries[source].next_offset:  # Created again.
                     registries[source] = _Registry()
                 await self._read(registries[source], partition, end)
+            elif source not in self._registries and end.retriable:
+                raise end  # What is copied by the other flow is not known yet.
         self._registries = registries
         if not self._source_id():
             # While the source is away, its other names count as other sources.
@@ -204,10 +206,8 @@ class SharedCopies:
     async def _read(self, registry: _Registry, partition: TopicPartition, end: int) -> None:
         if end == registry.next_offset:
             return
-        start = (await self.target.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition]
-        if isinstance(start, KafkaError):
-            return
         try:
+            start = required((await self.target.list_offsets(OffsetSpec.EARLIEST, [partition]))[partition])
             async with self.target.reader() as reader:
                 async for record in records_to(reader, partition, max(start, registry.next_offset), end):
                     registry.take(record.key, record.value)
