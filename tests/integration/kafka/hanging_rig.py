@@ -76,11 +76,10 @@ async def until_in_sync(cluster: BlockingCluster) -> None:
 
 
 @asynccontextmanager
-async def down(cluster: BlockingCluster, broker: int, *, at_once: bool = True) -> AsyncIterator[None]:
-    """A broker is killed (or will be meanwhile), and serves again at the end."""
-    if at_once:
-        await until_in_sync(cluster)
-        cluster.kill_broker(broker)
+async def down(cluster: BlockingCluster, broker: int) -> AsyncIterator[None]:
+    """A broker is killed, and serves again at the end."""
+    await until_in_sync(cluster)
+    cluster.kill_broker(broker)
     try:
         yield
     except BaseException:

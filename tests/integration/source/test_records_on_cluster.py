@@ -9,7 +9,7 @@ import psutil
 
 from chaos.played import kill
 from integration.source.source_rig import Content, Rig, compare, open_rig
-from integration.source.test_source_shared_worker import flows_by_worker
+from integration.source.test_source_cluster_mode import flows_by_worker
 from integration.standalone_spark import SECRET, StandaloneSpark, executors, kill_with_executor
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually

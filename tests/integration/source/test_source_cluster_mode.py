@@ -1,5 +1,7 @@
 """The same service on a Spark standalone cluster with three workers, started from the wheel."""
 
+import json
+from collections import defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,6 @@ from pathlib import Path
 import psutil
 
 from integration.source.source_rig import Rig, open_rig
-from integration.source.test_source_shared_worker import flows_by_worker
 from integration.standalone_spark import (
     QUICK_JVM,
     SECRET,
@@ -28,6 +29,20 @@ SOURCES = 3
 PARTITIONS = 4
 PRODUCED = 3_000
 """In each partition: so much that no two flows begin in one Python worker."""
+
+
+def flows_by_worker(service: ServiceProcess) -> dict[int, set[str]]:
+    """By the process id of a worker: the flows whose newest tasks it runs."""
+    newest: dict[str, int] = {}
+    # What is behind the last end of a line is half written.
+    for line in service.log().rpartition("\n")[0].splitlines():
+        if '"task_joined"' in line:
+            entry = json.loads(line)
+            newest[entry["flow"]] = int(entry["worker"].rpartition(":")[2])
+    found: dict[int, set[str]] = defaultdict(set)
+    for flow, pid in newest.items():
+        found[pid].add(flow)
+    return found
 
 
 def that_copies(service: ServiceProcess, workers: list[GuardedProcess]) -> GuardedProcess | None:

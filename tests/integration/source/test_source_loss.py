@@ -37,7 +37,7 @@ Gaps = set[tuple[str, int, int, str]]
 
 @pytest.fixture
 async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
-    # Copies with offsets of their own; of the others: test_source_preserved.py.
+    # Copies with offsets of their own; of the others: unit/source/task/test_loss_judge.py.
     own = {"twinlog.offsets": "translated"}
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path, **own) as opened:
         yield opened

@@ -15,10 +15,11 @@ from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.config import source_flows
 from twinlog_source.driver.instruments import MOST_SAMPLES, FlowInstruments, ObservedFlow, observe_flows
 from twinlog_source.log.control import ControlState
+from twinlog_source.log.facts import ThrottleFact
 from twinlog_source.log.gaps import Gap, GapIdentity
 from twinlog_source.partitions.events import Copied, ForeignKnown, TopicsChosen
 from twinlog_source.partitions.latency import LatencyHistogram
-from twinlog_source.partitions.orders import ForeignWrite
+from twinlog_source.partitions.orders import ForeignWrite, TaskCounters
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.standing import FlowFacts
 from twinlog_source.partitions.table import PartitionTable
@@ -122,6 +123,32 @@ def test_a_scrape_has_what_was_copied_before_it() -> None:
         assert counted(reader, REPLICATION_RECORDS.name, "messaging.destination.name") == {
             ("A.t0",): expected
         }
+    provider.shutdown()
+
+
+def test_a_scrape_tells_what_was_copied_how_and_what_a_task_met() -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    (flow,) = source_flows(load_more("A->B.enabled = true"))
+    table = PartitionTable()
+    control = ControlState(throttles={"t0": ThrottleFact(topic="t0", bytes_per_second=5)})
+    metrics = FlowInstruments(provider.get_meter("test"), flow, table, control, FakeClock())
+    table.apply(TopicsChosen(targets={TopicPartition("t0", 0): "A.t0"}), 0.0)
+    metrics.copied(report(1, 2, 40))
+    metrics.publish()
+    first = TaskCounters(transactions_committed=3, transactions_aborted=1, failures={"RECORD_TOO_LARGE": 2})
+    of_next_task = TaskCounters(failures={"RECORD_TOO_LARGE": 1})
+    for before, now in ((TaskCounters(), first), (first, first), (first, of_next_task)):
+        metrics.task_counted(before, now)
+
+    assert counted(reader, "twinlog.replication.io", "messaging.destination.name") == {("A.t0",): 8000}
+    assert counted(reader, "twinlog.replication.lane.records", "twinlog.lane") == {("RAW",): 80}
+    assert counted(reader, "twinlog.replication.failures", "error.type") == {("RECORD_TOO_LARGE",): 3}
+    assert counted(reader, "twinlog.replication.transactions", "twinlog.outcome") == {
+        ("committed",): 3,
+        ("aborted",): 1,
+    }
+    assert metrics.gauges.throttles() == [(5, {"messaging.destination.name": "A.t0"})]
     provider.shutdown()
 
 

@@ -7,8 +7,11 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call
 from twinlog.wire import connect_json
 from twinlog.wire.source_offset import source_offset_key
+from twinlog_source.driver.flow_facts import flow_facts
 from twinlog_source.log.fact_records import control_key
 from twinlog_source.log.gaps import SourceBounds
+from twinlog_source.partitions.orders import PartitionState
+from twinlog_source.partitions.standing import standing_of
 from unit.source.flow_rig import FlowRig, P, ledger, set_position
 
 TRANSLATED = "twinlog.offsets = translated"
@@ -27,6 +30,17 @@ async def test_a_position_of_0_wins_over_the_reset(rig: FlowRig) -> None:
     # MM2's own tools take a position away: then the reset holds, and no old mark of ours.
     await second.journal.append(source_offset_key("A", P), None)
     assert (await rig.owner(latest)).table.rows[P].position == 7
+
+
+async def test_a_partition_without_progress_is_stalled_after_the_time_of_the_file(rig: FlowRig) -> None:
+    await rig.write(rig.source, "t", 7)
+    state = await rig.owner("twinlog.stalled.seconds = 7")
+    row, states = state.table.rows[P], []
+    row.stall.observe(0, must_move=True, now=state.clock.monotonic())
+    for seconds in (6.9, 0.1):
+        rig.clock.advance(seconds)
+        states.append(standing_of(row, flow_facts(state, ("", ""), is_owned=True)).state)
+    assert [each is PartitionState.STALLED for each in states] == [False, True]
 
 
 async def test_what_lies_before_a_flow_that_begins_is_counted_from_its_positions(rig: FlowRig) -> None:
