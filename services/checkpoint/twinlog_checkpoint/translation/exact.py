@@ -375,6 +375,7 @@ class ExactTranslator:
         try:
             await aligner.align(wanted, found.answers)
             await _name_lost(found.answers, here, there, pairs)
+            await _pass_markers(found.answers, there)
         except BudgetSpent:
             found.reason = _BUDGET_SPENT
         except (KafkaError, WireFormatError) as error:
@@ -421,6 +422,15 @@ async def _name_lost(
             asked = await here.first(max(offset, here.bounds.start))
             if asked is not None and not same_record(asked, first):
                 answers[offset] = Answer(Outcome.BEFORE_START, start)
+
+
+async def _pass_markers(answers: dict[int, Answer], there: ComparedPartition) -> None:
+    """A group that has read everything has no lag there: behind the last record may lie markers, and what was
+    aborted. Raises KafkaError, WireFormatError, BudgetSpent."""
+    places = {offset: each.offset for offset, each in answers.items() if each.outcome is Outcome.AT_END}
+    lowest = min((place for place in places.values() if place is not None), default=there.bounds.end)
+    if lowest < there.bounds.end and await there.first(lowest) is None:
+        answers.update(dict.fromkeys(places, Answer(Outcome.AT_END, there.bounds.end)))
 
 
 def _is_lost(offset: int, pairs: Pairs | None, there: LogBounds) -> bool:

@@ -224,7 +224,7 @@ async def test_a_group_behind_the_marker_of_the_last_record_is_not_ahead(rig: Mo
     plan = await rig.served.failover.plan(NO_WAIT)
     rig.logs.target.set_group("g", {COPY: end - 1})
     same = await rig.served.failover.plan(NO_WAIT)
-    assert (actions(plan), actions(same)) == ({"g": MoveAction.ALREADY_THERE},) * 2
+    assert (actions(plan), actions(same)) == ({"g": MoveAction.ALREADY_THERE}, {"g": MoveAction.WRITE})
     assert not [each for each in plan.warnings if "ahead" in each]
 
 

@@ -400,6 +400,24 @@ async def test_an_offset_past_the_end_of_the_source_has_no_place_behind_what_was
     assert found[end + 1].downstream_offset is None
 
 
+@pytest.mark.parametrize("is_back", [False, True])
+async def test_a_group_that_has_read_everything_has_no_lag_there(*, is_back: bool) -> None:
+    """Behind the last record lie a marker and what was aborted; an open transaction is not passed."""
+    logs = MirroredLogs(seed=10)
+    logs.produce(100)
+    logs.copy()
+    here, asked, there, answered = logs.source, ORIGIN, logs.target, COPY
+    if is_back:
+        here, asked, there, answered = there, answered, here, asked
+    translating = translator_back(logs) if is_back else translator(logs)
+    others = [Record(offset=-1, timestamp_ms=1, key=None, value=b"aborted")] * 2
+    there.append_transaction(answered, others, EndMarker.ABORT)
+    end, end_there = here.log(asked).end_offset, there.log(answered).end_offset
+    there.append_transaction(answered, others, None)
+    (told,) = (await translate(translating, [end], asked)).values()
+    assert (told.verdict, told.downstream_offset) == (Verdict.UP_TO_DATE, end_there)
+
+
 async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:
     """The target was deleted and filled with other records: the syncs point at strangers."""
     logs = MirroredLogs(seed=11)
