@@ -31,13 +31,7 @@ from twinlog_checkpoint.groups.progress import ProgressTable, unreadable_verdict
 from twinlog_checkpoint.side_by_side import each_at_once, in_turns
 from twinlog_checkpoint.translation.log_sides import log_ends
 from twinlog_checkpoint.translation.sync_tail import SyncTail
-from twinlog_checkpoint.translation.translation import (
-    COMPARED,
-    SourcePosition,
-    Translation,
-    Translator,
-    Verdict,
-)
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Translator, Verdict
 
 # Translates each committed offset, or tells why it has no translation.
 
@@ -384,7 +378,7 @@ class Checkpointer:
         """Whether the checkpoint may replace a last one with a higher offset: its records were compared, or
         the offset syncs contradict the last one (the copy lost its tail)."""
         last = self.history.latest(checkpoint.group).get(checkpoint.partition)
-        return translation.verdict in COMPARED or (last is not None and self.is_void(candidate.source, last))
+        return translation.is_certain or (last is not None and self.is_void(candidate.source, last))
 
     def is_void(self, source: TopicPartition, checkpoint: Checkpoint) -> bool:
         """Whether the offset syncs contradict a checkpoint of this partition: the copy has lost its records;
@@ -420,7 +414,7 @@ class Checkpointer:
             key = candidate.group, self._target(candidate.source)
             translation, upstream = translations[candidate.position], candidate.committed.next_offset
             downstream, pairs = translation.downstream_offset, self.tail.history.of(candidate.source)
-            if translation.verdict not in COMPARED and not translation.is_start:
+            if not (translation.is_certain or translation.is_start):
                 if key in self._compared:
                     compared[key] = self._compared[key]
             elif pairs is not None and downstream is not None and pairs.contradicts(upstream, downstream):

@@ -17,11 +17,7 @@ from twinlog.wire import TopicIds
 from twinlog_checkpoint.groups.progress import GroupProgress
 from twinlog_checkpoint.side_by_side import in_turns
 from twinlog_checkpoint.translation.log_sides import log_ends
-from twinlog_checkpoint.translation.translation import (
-    SourcePosition,
-    Translation,
-    Verdict,
-)
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 TRANSLATABLE_TYPES = frozenset({"classic", "consumer", "streams"})
 """Streams groups (KIP-1071) commit offsets like consumer groups. Share groups have no committed offset per

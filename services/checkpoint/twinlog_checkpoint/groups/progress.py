@@ -10,12 +10,7 @@ from twinlog.kafka.ports import CommittedOffset
 from twinlog.model import Flow, TopicPartition
 from twinlog.moves.record import Moves
 from twinlog.wire import Checkpoint
-from twinlog_checkpoint.translation.translation import (
-    UNREADABLE,
-    LogBounds,
-    Translation,
-    Verdict,
-)
+from twinlog_checkpoint.translation.translation import UNREADABLE, LogBounds, Translation, Verdict
 
 # sync.group.offsets: which groups on the target are left alone because of a failover. Pure.
 #

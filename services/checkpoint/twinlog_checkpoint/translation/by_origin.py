@@ -12,7 +12,7 @@ from twinlog.batches.bodies import OpenRecord
 from twinlog.transforms.expressions import origin_of
 from twinlog_checkpoint.translation.history import OffsetPair
 from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, ComparedPartition
-from twinlog_checkpoint.translation.translation import Translation, Verdict, without_floor
+from twinlog_checkpoint.translation.translation import Translation, Verdict, at_start, without_floor
 
 _BY_ORIGIN = "by the origins that the copy's records name"
 _OTHER_SOURCE = (
@@ -29,14 +29,17 @@ async def copied_place(
     for begin in [there.start] if pair is None else [pair.downstream, there.start]:
         is_known = begin <= there.start
         """What lies before comes from lower offsets."""
+        may_be_gone = is_known and there.start > 0
         async for at, origin in _origins(copy, prefix, begin):
             if origin is None:
                 return None
             if origin[0] > offset and not is_known:
                 break  # The pair may be of a copy that is gone.
+            if origin[0] > offset and may_be_gone:
+                return at_start(there)
             if origin[0] >= offset:
                 return _told(Verdict.EXACT, at)
-            is_known = True
+            is_known, may_be_gone = True, False
         else:
             if is_known:
                 return _told(Verdict.UP_TO_DATE, there.end)

@@ -29,7 +29,7 @@ from twinlog_checkpoint.translation.translation import (
     SourcePosition,
     Translation,
     Verdict,
-    begins_at,
+    at_start,
     counted,
     past_end,
     within,
@@ -128,18 +128,59 @@ class _Found:
     reason: str
     """Why there is no answer where there is none."""
     answers: dict[int, Answer] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    """Offsets whose records are gone from the start of the log there."""
     other_copy: bool = False
     """The logs contradict the syncs."""
 
-    def raised(self, position: SourcePosition, floor: Translation, there: LogBounds) -> Translation:
+    async def find_lost(self, here: ComparedPartition, there: ComparedPartition, pairs: Pairs) -> None:
+        """Where the log there has lost its first records, the next one is found for each of them. The start
+        is not read for answers behind a known pair that the log still has. An answer stays only if that is
+        known. Raises KafkaError, WireFormatError, BudgetSpent."""
+        start = there.bounds.start
+        may_be_first = {
+            offset: answer
+            for offset, answer in self.answers.items()
+            if answer.outcome is Outcome.MATCH
+            and start > 0
+            and answer.offset is not None
+            and ((pair := pairs.downstream_at_or_below(answer.offset - 1)) is None or pair.downstream < start)
+        }
+        for offset in may_be_first:
+            del self.answers[offset]
+        first = await there.first(start) if may_be_first else None
+        for offset, answer in may_be_first.items():
+            if first is not None and answer.offset == first.offset:
+                asked = await here.first(max(offset, here.bounds.start))
+                if asked is not None and not same_record(asked, first):
+                    self.lost.add(offset)
+            self.answers[offset] = answer
+
+    def told(self, offset: int, bounds: Bounds) -> Translation | None:
+        """EXACT, BEFORE_START or UP_TO_DATE; None when the logs gave no answer."""
+        here, there = bounds
+        answer = self.answers.get(offset)
+        if answer is None or answer.outcome in (Outcome.LOST, Outcome.NOT_BEFORE):
+            return None
+        if answer.outcome is Outcome.AT_END:
+            return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=AT_END)
+        if offset in self.lost:
+            return at_start(there)
+        message = _BEFORE_START if offset < here.start else ""
+        return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
+
+    def raised(self, position: SourcePosition, floor: Translation, bounds: Bounds) -> Translation:
         """The floor, by the logs where that is higher, or where no sync tells: syncs are forgotten sooner."""
+        here, there = bounds
         answer = self.answers.get(position.next_offset)
         if answer is None or answer.outcome is not Outcome.NOT_BEFORE or answer.offset is None:
             return floor
         if floor.downstream_offset is not None and answer.offset <= floor.downstream_offset <= there.end:
             return floor
-        at_start = answer.offset == there.start
-        message = _FROM_START if at_start else "by the nearest record that was compared"
+        is_start = answer.offset == there.start
+        if is_start and there.start > 0 and position.next_offset < here.end:
+            return at_start(there, _FROM_START)
+        message = _FROM_START if is_start else "by the nearest record that was compared"
         return Translation(verdict=Verdict.FLOOR, downstream_offset=answer.offset, message=message)
 
 
@@ -262,15 +303,15 @@ class ExactTranslator:
         for position, floor in floors.items():
             if position in told:
                 continue
-            answer = _told(found.answers.get(position.next_offset), bounds[0].start > position.next_offset)
+            answer = found.told(position.next_offset, bounds)
             if answer is not None:
                 told[position] = answer
                 self._remember(position, _Known(generation, bounds, answer))
             elif found.other_copy:
                 told[position] = without_floor(_OTHER_COPY)
             else:
-                left[position] = found.raised(position, floor, bounds[1])
-        told.update(await self._floors(partition, left, bounds[1], found.reason))
+                left[position] = found.raised(position, floor, bounds)
+        told.update(await self._floors(partition, left, bounds, found.reason))
         return told
 
     async def _changed(
@@ -287,7 +328,7 @@ class ExactTranslator:
         for position, answer in () if self.copy_is_here else found.items():
             self._remember(position, _Known(pairs.generation, bounds, answer))
         left = {position: floor for position, floor in floors.items() if position not in found}
-        found_floors = await self._floors(partition, left, bounds[1], _OTHER_RECORDS)
+        found_floors = await self._floors(partition, left, bounds, _OTHER_RECORDS)
         return found | {position: _mapped(floor) for position, floor in found_floors.items()}
 
     async def _by_origin(
@@ -333,22 +374,19 @@ class ExactTranslator:
         self,
         partition: TopicPartition,
         floors: Mapping[SourcePosition, Translation],
-        there: LogBounds,
+        bounds: Bounds,
         reason: str,
     ) -> dict[SourcePosition, Translation]:
         """What is left where the logs gave no answer. Raises KafkaError."""
-        log = there
+        here, there = bounds
         if any((floor.downstream_offset or 0) > there.end for floor in floors.values()):
             # A sync may come before the marker that makes its record readable.
             counterpart = self.counterpart(partition)
-            log = (await log_bounds(self.there.admin, [counterpart], OffsetSpec.LATEST)).get(counterpart, log)
-        pairs = self.pairs(partition)
-        told = {position: _because(within(floor, log), reason) for position, floor in floors.items()}
+            found = await log_bounds(self.there.admin, [counterpart], OffsetSpec.LATEST)
+            there = found.get(counterpart, there)
         return {
-            position: answer
-            if answer.downstream_offset != log.start or not _is_lost(position.next_offset, pairs, log)
-            else replace(answer, verdict=Verdict.BEFORE_START, message=begins_at(log.start))
-            for position, answer in told.items()
+            position: _because(within(floor, there, skips=position.next_offset < here.end), reason)
+            for position, floor in floors.items()
         }
 
     def _sides(
@@ -373,8 +411,10 @@ class ExactTranslator:
         aligner = Aligner(here=here, there=there, pairs=pairs, copy_is_here=self.copy_is_here)
         found = _Found(reason=_NOT_FOUND)
         try:
-            await aligner.align(wanted, found.answers)
-            await _name_lost(found.answers, here, there, pairs)
+            try:
+                await aligner.align(wanted, found.answers)
+            finally:
+                await found.find_lost(here, there, pairs)
             await _pass_markers(found.answers, there)
         except BudgetSpent:
             found.reason = _BUDGET_SPENT
@@ -401,29 +441,6 @@ class ExactTranslator:
             del self._known[next(iter(self._known))]
 
 
-async def _name_lost(
-    answers: dict[int, Answer], here: ComparedPartition, there: ComparedPartition, pairs: Pairs
-) -> None:
-    """Where the log there has lost its first records, the next one is found for each of them. The start is
-    not read for answers behind a known pair that the log still has. Raises KafkaError, WireFormatError,
-    BudgetSpent."""
-    start = there.bounds.start
-    may_be_first = [
-        (offset, answer.offset)
-        for offset, answer in answers.items()
-        if answer.outcome is Outcome.MATCH
-        and answer.offset is not None
-        and ((pair := pairs.downstream_at_or_below(answer.offset - 1)) is None or pair.downstream < start)
-    ]
-    if start == 0 or not may_be_first or (first := await there.first(start)) is None:
-        return
-    for offset, place in may_be_first:
-        if place == first.offset:
-            asked = await here.first(max(offset, here.bounds.start))
-            if asked is not None and not same_record(asked, first):
-                answers[offset] = Answer(Outcome.BEFORE_START, start)
-
-
 async def _pass_markers(answers: dict[int, Answer], there: ComparedPartition) -> None:
     """A group that has read everything has no lag there: behind the last record may lie markers, and what was
     aborted. Raises KafkaError, WireFormatError, BudgetSpent."""
@@ -431,15 +448,6 @@ async def _pass_markers(answers: dict[int, Answer], there: ComparedPartition) ->
     lowest = min((place for place in places.values() if place is not None), default=there.bounds.end)
     if lowest < there.bounds.end and await there.first(lowest) is None:
         answers.update(dict.fromkeys(places, Answer(Outcome.AT_END, there.bounds.end)))
-
-
-def _is_lost(offset: int, pairs: Pairs | None, there: LogBounds) -> bool:
-    """Whether the syncs alone say that the record lies before the log there."""
-    below = None if pairs is None else pairs.at_or_below(offset)
-    if below is not None and below.upstream == offset:
-        return below.downstream < there.start
-    above = None if pairs is None else pairs.above(offset)
-    return above is not None and above.downstream <= there.start
 
 
 def _nothing_is_copied(floors: Collection[Translation], looked: _Looked | None) -> bool:
@@ -455,19 +463,6 @@ def _needs_both_logs(floor: Translation, there: LogBounds | KafkaError | None) -
     if offset is None:
         return floor.verdict is Verdict.TOO_OLD
     return isinstance(there, LogBounds) and offset > there.end
-
-
-def _told(answer: Answer | None, before_start: bool) -> Translation | None:
-    """EXACT, BEFORE_START or UP_TO_DATE; None when the logs gave no answer."""
-    if answer is None or answer.outcome in (Outcome.LOST, Outcome.NOT_BEFORE):
-        return None
-    if answer.outcome is Outcome.MATCH:
-        message = _BEFORE_START if before_start else ""
-        return Translation(verdict=Verdict.EXACT, downstream_offset=answer.offset, message=message)
-    if answer.outcome is Outcome.BEFORE_START and answer.offset is not None:
-        message = begins_at(answer.offset)
-        return Translation(verdict=Verdict.BEFORE_START, downstream_offset=answer.offset, message=message)
-    return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=answer.offset, message=AT_END)
 
 
 def _mapped(floor: Translation) -> Translation:

@@ -32,7 +32,7 @@ from twinlog_checkpoint.translation.translation import (
     Translation,
     Translator,
     Verdict,
-    begins_at,
+    at_start,
 )
 
 EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, int | None]]]
@@ -93,8 +93,7 @@ def same_offset(offset: int, there: LogBounds) -> Translation:
     if offset > there.end:
         return Translation(verdict=Verdict.UP_TO_DATE, downstream_offset=there.end, message=AT_END)
     if offset < there.start:
-        message = begins_at(there.start)
-        return Translation(verdict=Verdict.BEFORE_START, downstream_offset=there.start, message=message)
+        return at_start(there)
     return Translation(verdict=Verdict.PRESERVED, downstream_offset=offset, message=_SAME)
 
 

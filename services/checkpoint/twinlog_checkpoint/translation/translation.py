@@ -64,7 +64,8 @@ class Verdict(Enum):
 UNREADABLE = frozenset({Verdict.SOURCE_UNREADABLE, Verdict.TARGET_UNREADABLE})
 """Verdicts that say nothing of the offset: what was known of it before stays so."""
 COMPARED = frozenset({Verdict.PRESERVED, Verdict.BEFORE_START, Verdict.EXACT, Verdict.UP_TO_DATE})
-"""Verdicts of answers that are certain: records of both logs were compared, or their offsets are equal."""
+"""Verdicts of answers for which records of both logs were compared, or whose offsets are equal; BEFORE_START
+may be a floor, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -82,8 +83,7 @@ class Translation:
     """The next offset to read on the target; None when the verdict has none."""
     message: str = ""
     is_start: bool = False
-    """Before the log's start, where retention took the records, it is the start: nothing that is left there
-    lies before it."""
+    """The floor lies before the log there, so it is its start: nothing that is left there lies before it."""
     placed_from: int | None = None
     """TOO_OLD on the way back: from here on offsets have a place."""
     topic_ids: TopicIds | None = None
@@ -91,6 +91,11 @@ class Translation:
     between: int | None = None
     """Of a floor: at most so many records lie between its offset sync and the position. None = no sync is
     counted from."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether records of both logs were compared, or their offsets are equal."""
+        return self.verdict in COMPARED and not self.is_start
 
 
 class FloorRule(Protocol):
@@ -128,9 +133,15 @@ def without_floor(message: str) -> Translation:
     return Translation(verdict=Verdict.NO_SYNC, downstream_offset=None, message=message)
 
 
-def begins_at(start: int) -> str:
-    """The message of BEFORE_START."""
-    return f"the log there begins at {start}"
+def at_start(there: LogBounds, floor: str = "") -> Translation:
+    """The answer for a record that is gone from the start of the log there; by a floor, of which this is the
+    message, it may be."""
+    return Translation(
+        verdict=Verdict.BEFORE_START,
+        downstream_offset=there.start,
+        message=f"the log there begins at {there.start}{floor and f'; {floor}'}",
+        is_start=bool(floor),
+    )
 
 
 def past_end(end: int) -> Translation:
@@ -139,11 +150,12 @@ def past_end(end: int) -> Translation:
     return Translation(verdict=Verdict.PAST_END, downstream_offset=None, message=message)
 
 
-def within(floor: Translation, there: LogBounds) -> Translation:
+def within(floor: Translation, there: LogBounds, *, skips: bool = False) -> Translation:
     """The floor as the log there allows it.
 
-    Before the log's start, where retention took the records, it is the start. Past the log's end there is no
-    answer: the copy lost its tail or was created again, and the end would leave out what was copied since.
+    Before the log's start, where retention took the records, it is the start, and BEFORE_START if there are
+    records that the group would skip (`skips`). Past the log's end there is no answer: the copy lost its tail
+    or was created again, and the end would leave out what was copied since.
     """
     offset = floor.downstream_offset
     if offset is None:
@@ -153,7 +165,10 @@ def within(floor: Translation, there: LogBounds) -> Translation:
             f"{floor.message} it would be {offset}, but the copy ends at {there.end}: it lost records or was"
             " created again, and no newer offset sync has come yet"
         )
-    return replace(floor, downstream_offset=max(offset, there.start), is_start=offset <= there.start)
+    if offset >= there.start:
+        return floor
+    gone = at_start(there, floor.message)
+    return gone if skips else replace(gone, verdict=floor.verdict, message=floor.message)
 
 
 class FloorTranslator:

@@ -29,8 +29,6 @@ nearer."""
 class Outcome(Enum):
     MATCH = "MATCH"
     """The record was found and compared."""
-    BEFORE_START = "BEFORE_START"
-    """The record is gone from the start of the other log: the first one that is left there."""
     AT_END = "AT_END"
     """Nothing at or after the offset has been copied: the place after the last copied record."""
     NOT_BEFORE = "NOT_BEFORE"

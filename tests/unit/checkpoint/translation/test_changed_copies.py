@@ -64,6 +64,20 @@ async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever
             assert (back.downstream_offset or 0) == logs.copied_to
 
 
+async def test_origins_before_the_first_that_a_changed_copy_has_left_are_before_its_start() -> None:
+    logs = MirroredLogs(seed=1, offset_lag_max=100, is_changed=True)
+    logs.produce(200)
+    logs.copy()
+    there = logs.visible_target()
+    first = there[40].offset
+    logs.target.log(COPY).delete_before(first)
+    origins = [int((record.headers[-1][1] or b"").split(b"/")[3]) for record in there]
+    found = await translate(translator(logs), origins)
+    assert {found[each].verdict for each in origins[:40]} == {Verdict.BEFORE_START}
+    assert {found[each].downstream_offset for each in origins[:40]} == {first}
+    assert {found[each].verdict for each in origins[40:]} == {Verdict.EXACT}
+
+
 @dataclass(slots=True)
 class NewLeader:
     """It does not know yet how much all replicas have, and shows only what lies before an offset."""

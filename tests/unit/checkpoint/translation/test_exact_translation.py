@@ -17,6 +17,7 @@ from unit.checkpoint.dead_leader import kill_leader
 from unit.checkpoint.exact_questions import (
     GOOD,
     check_all,
+    check_never_ahead,
     floor_translator,
     source_side,
     translate,
@@ -495,6 +496,40 @@ async def test_an_offset_whose_record_is_gone_from_the_start_of_the_copy_is_befo
     }
     (kept,) = (await translate(translator(logs), [here[100].offset])).values()
     assert (kept.verdict, kept.downstream_offset) == (Verdict.EXACT, first)
+
+
+@pytest.mark.parametrize("max_bytes", [0, 2_000, 20_000, 1 << 30])
+@pytest.mark.parametrize("lost_syncs", [0.0, 0.9])
+async def test_whatever_is_read_no_answer_passes_over_records_that_are_gone_without_a_word(
+    lost_syncs: float, max_bytes: int
+) -> None:
+    """A budget that is soon spent, or few syncs: the start of the log may stand for what is gone."""
+    for seed in range(12):
+        logs = MirroredLogs(seed=seed, offset_lag_max=20, lost_syncs=lost_syncs, keys=30)
+        logs.produce(600)
+        logs.copy()
+        logs.rest()
+        if seed % 3 == 1:
+            logs.compact(logs.target, 0.7)
+        there = logs.visible_target()
+        start = there[logs.rng.randrange(1, len(there) - 20)].offset
+        logs.target.log(COPY).delete_before(start)
+        if seed % 4 == 3:
+            logs.retain(logs.rng.randrange(start))
+        if seed % 2:
+            logs.forget_pairs(logs.rng.randrange(start))
+        left = {record.value for record in logs.visible_target()}
+        wanted = logs.rng.sample(range(logs.source.log(ORIGIN).end_offset), 30)
+        found = await translate(translator(logs, max_bytes=max_bytes), wanted)
+        check_never_ahead(logs, found)
+        for offset, told in found.items():
+            unread = [record.value for record in logs.visible_source() if record.offset >= offset]
+            if unread and told.downstream_offset is not None and unread[0] not in left:
+                assert told.verdict is Verdict.BEFORE_START or told.downstream_offset > start, (
+                    seed,
+                    offset,
+                    told,
+                )
 
 
 async def test_an_offset_before_the_start_of_its_own_log_is_before_that_of_the_copy_too() -> None:

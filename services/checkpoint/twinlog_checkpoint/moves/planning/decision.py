@@ -92,9 +92,7 @@ def _action(place: GroupPlace, *, include_active: bool) -> tuple[MoveAction, str
         return MoveAction.WRITE, ""
     if place.present_offset == wanted:
         return MoveAction.ALREADY_THERE, ""
-    if place.wrote_present and (
-        place.translation.verdict in COMPARED or place.present_offset > place.log_there.end
-    ):
+    if place.wrote_present and (place.translation.is_certain or place.present_offset > place.log_there.end):
         return (
             MoveAction.WRITE,
             f"set back from {place.present_offset}, which an earlier translation committed",

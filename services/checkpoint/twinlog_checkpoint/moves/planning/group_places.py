@@ -20,7 +20,6 @@ from twinlog_checkpoint.side_by_side import TURN_GROUPS, in_turns
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import bounds_or_errors, log_bounds
 from twinlog_checkpoint.translation.translation import (
-    COMPARED,
     UNREADABLE,
     LogBounds,
     SourcePosition,
@@ -229,7 +228,7 @@ class GroupPlaces:
             if entry.group in came and left == entry.from_offset and stood is not None:
                 stayed.append(entry)
             if home.where == self.route.from_alias:
-                if (left is None or entry.from_offset < left) and entry.translation.verdict in COMPARED:
+                if (left is None or entry.from_offset < left) and entry.translation.is_certain:
                     before = stood
             elif (then := home.stood_at.get(entry.from_partition, 0)) > entry.from_offset:
                 before = home.left_at.get(there)

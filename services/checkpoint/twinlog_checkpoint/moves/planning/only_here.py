@@ -15,7 +15,7 @@ from twinlog_checkpoint.moves.planning.plan import ForeignRange
 from twinlog_checkpoint.moves.routes.offset_router import NOT_KNOWN
 from twinlog_checkpoint.moves.routes.route import Route
 from twinlog_checkpoint.translation.log_sides import BudgetSpent, ByteBudget, ComparedPartition
-from twinlog_checkpoint.translation.translation import COMPARED, LogBounds, SourcePosition, Translation
+from twinlog_checkpoint.translation.translation import LogBounds, SourcePosition, Translation
 
 MOST_BETWEEN = 128
 """So many offsets between two places are looked at for records; more of them are hardly all markers."""
@@ -134,7 +134,7 @@ class RecordsOnlyHere:
         if not records:
             return None
         # An original without records has none of those of the copy, wherever its end lies.
-        if copied.verdict not in COMPARED and original.start < original.end:
+        if not copied.is_certain and original.start < original.end:
             return _unknown(partition, origin, log, copied.message)
         return ForeignRange(partition=partition, origin=origin, begin=begin, end=log.end, records=records)
 

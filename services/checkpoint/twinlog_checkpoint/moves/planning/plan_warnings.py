@@ -9,7 +9,7 @@ from twinlog.moves.record import Home
 from twinlog_checkpoint.moves.planning.decision import CopyState
 from twinlog_checkpoint.moves.planning.outcome import lacking
 from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
-from twinlog_checkpoint.translation.translation import COMPARED, Verdict
+from twinlog_checkpoint.translation.translation import Verdict
 
 _TOPICS_NAMED = 5
 
@@ -125,7 +125,7 @@ def ahead_told(
     ahead = [
         entry
         for entry in partitions
-        if entry.action is MoveAction.KEEP_AHEAD and entry.translation.verdict in COMPARED
+        if entry.action is MoveAction.KEEP_AHEAD and entry.translation.is_certain
     ]
     groups = sorted({entry.group for entry in ahead})
     told = f"{_offsets(len(ahead))} on {to_alias} {'is' if len(ahead) == 1 else 'are'} ahead of {from_alias}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.translation.translation import COMPARED, SourcePosition, Translation
+from twinlog_checkpoint.translation.translation import SourcePosition, Translation
 
 NOT_KNOWN = 1 << 62
 """Of a record behind everything that is known to be copied."""
@@ -65,7 +65,7 @@ class OffsetRouter:
         a copy here has, behind the answer, counts as written by others."""
         offset = answer.downstream_offset or 0
         pairs = None if self.away is None or self._goes_home(here) else self.away.pairs(here)
-        if answer.verdict in COMPARED or there.next_offset == 0 or pairs is None:
+        if answer.is_certain or there.next_offset == 0 or pairs is None:
             return offset
         pair = pairs.downstream_above(there.next_offset - 1)
         return NOT_KNOWN if pair is None else max(offset, pair.upstream)
