@@ -39,6 +39,7 @@ class Brokers:
         self.versions = versions
         self.moved: set[str] = set()
         """Groups whose coordinator says once that it is another broker's."""
+        self.away: set[str] = set()
         self.refused: set[str] = set()
         self.unknown: set[str] = set()
         self.silent_nodes: set[int] = set()
@@ -73,6 +74,8 @@ class Brokers:
         if group_id in self.moved:
             self.moved.discard(group_id)
             return 16
+        if group_id in self.away:
+            return 15
         if group_id in self.unknown:
             return 69
         return 30 if group_id in self.refused else 0
@@ -94,7 +97,8 @@ class Brokers:
 
     def _committed(self, asked: Any) -> Mapping[str, Any]:
         """Says nothing about any partition but the first."""
-        partitions = [{"partition_index": asked.topics[0].partitions[0].partition_index, "error_code": 0}]
+        code = self._code(asked.group_id)
+        partitions = [{"partition_index": asked.topics[0].partitions[0].partition_index, "error_code": code}]
         return {"topics": [{"name": asked.topics[0].name, "partitions": partitions}]}
 
     def _group(self, group_id: str) -> Mapping[str, Any]:
@@ -181,3 +185,16 @@ async def test_a_partition_that_the_answer_to_a_commit_leaves_out_is_not_committ
     (left_out,) = outcome.values()
     assert isinstance(left_out, KafkaError)
     assert (left_out.reason, left_out.retriable) == ("KAFKA_SERVER_ERROR", True)
+
+
+async def test_a_commit_follows_the_coordinator_and_asks_ever_more_rarely_while_there_is_none() -> None:
+    brokers = Brokers({})
+    brokers.moved, brokers.away = {"moved"}, {"away"}
+    client = GroupOffsetsClient(brokers, GroupCoordinators(brokers))
+    wanted = {_ORDERS: CommittedOffset(next_offset=1)}
+    assert await client.commit("moved", wanted) == {_ORDERS: None}
+    brokers.requests.clear()
+    (error,) = (await client.commit("away", wanted)).values()
+    assert isinstance(error, KafkaError)
+    assert (error.retriable, "commit for group away" in str(error)) == (True, True)
+    assert brokers.requests["find_coordinator v4"] < 2 * brokers.timeout_seconds

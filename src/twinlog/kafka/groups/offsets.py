@@ -2,10 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from twinlog.errors import KafkaError, TransientKafkaError
+from twinlog.errors import KafkaError
 from twinlog.kafka.codes import COORDINATOR_MOVED, ErrorCode
 from twinlog.kafka.deadline import bounded, deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, UNSUPPORTED, from_code, from_reason
@@ -25,7 +25,6 @@ _MANY: Final = range(8, 9)
 """Brokers take many groups at once from 3.0 on (KIP-709)."""
 _SINGLE: Final = range(2, 6)
 _COMMIT: Final = range(2, 8)
-_PAUSE_SECONDS = 0.1
 _GROUP_SHARE = 0.9
 """The share of the time-out for one group, so that its own, more precise error comes first."""
 
@@ -70,45 +69,37 @@ class GroupOffsetsClient:
         topics = [{"name": topic, "partitions": entries} for topic, entries in by_topic.items()]
         asked = {"group_id": group_id, "member_id": "", "topics": topics}
         request = SchemaRequest("offset_commit", _COMMIT, asked)
-        try:
-            answer = await self._with_coordinator(group_id, request, doing, _moved_by_commit)
-        except KafkaError as error:
-            return dict.fromkeys(offsets, error)
-        codes = {
-            TopicPartition(topic.name, each.partition_index): int(each.error_code)
-            for topic in answer.topics
-            for each in topic.partitions
-        }
-        # A partition that is missing in the answer counts as not committed.
-        codes = {partition: codes.get(partition, ErrorCode.unknown_server_error) for partition in offsets}
-        return {
-            partition: from_code(code, f"{doing}, {partition}", alias=self._session.alias) if code else None
-            for partition, code in codes.items()
-        }
 
-    async def _with_coordinator(
-        self, group_id: str, request: Any, doing: str, moved: Callable[[Any], int]
-    ) -> Any:
-        """Ask until a coordinator answers, which may be another one by then; `moved` returns the error code
-        when a broker is not the coordinator."""
-        last: KafkaError | None = None
-        try:
-            seconds = self._session.timeout_seconds * _GROUP_SHARE
-            async with deadline(seconds, doing, alias=self._session.alias):
-                while True:
-                    try:
-                        node_id = await self._coordinators.node(group_id, doing)
-                        answer = await self._session.send(node_id, request, doing)
-                        code = moved(answer)
-                        if not code:
-                            return answer
-                        last = from_code(code, doing, alias=self._session.alias)
-                    except TransientKafkaError as error:
-                        last = error
-                    self._coordinators.forget(group_id)
-                    await pause(_PAUSE_SECONDS)
-        except TransientKafkaError as error:
-            raise last or error from error
+        async def ask(
+            node_id: int, _names: Sequence[str]
+        ) -> Mapping[str, Mapping[TopicPartition, KafkaError | None] | KafkaError]:
+            try:
+                answer = await self._session.send(node_id, request, doing)
+            except KafkaError as error:
+                return {group_id: error}
+            codes = {
+                TopicPartition(topic.name, each.partition_index): int(each.error_code)
+                for topic in answer.topics
+                for each in topic.partitions
+            }
+            if moved := COORDINATOR_MOVED.intersection(codes.values()):
+                return {group_id: from_code(min(moved), doing, alias=self._session.alias)}
+            # A partition that is missing in the answer counts as not committed.
+            codes = {partition: codes.get(partition, ErrorCode.unknown_server_error) for partition in offsets}
+            return {
+                group_id: {
+                    partition: from_code(code, f"{doing}, {partition}", alias=self._session.alias)
+                    if code
+                    else None
+                    for partition, code in codes.items()
+                }
+            }
+
+        told = await ask_about_groups(
+            self._session, self._coordinators, [group_id], ask, doing="commit for group"
+        )
+        found = told[group_id]
+        return dict.fromkeys(offsets, found) if isinstance(found, KafkaError) else dict(found)
 
     async def _answers(
         self, node_id: int, group_ids: Sequence[str]
@@ -174,11 +165,6 @@ class GroupOffsetsClient:
             }
 
         return await ask_about_groups(self._session, self._coordinators, group_ids, ask, doing=doing)
-
-
-def _moved_by_commit(answer: Any) -> int:
-    codes = {each.error_code for topic in answer.topics for each in topic.partitions}
-    return int(min(codes & COORDINATOR_MOVED, default=0))
 
 
 # State and members of groups of the classic protocol, and the client's rights on any group.
