@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -70,7 +71,8 @@ class GroupDirectory:
     """Whether they were listed by the rules in force, and no new list is due for another reason."""
     told: dict[str, Told] = field(default_factory=dict)
     """Those that left the list come first, the latest of them last."""
-    _listed_at: float = 0.0
+    _due_at: float = 0.0
+    """When a pass lists them again, in monotonic seconds."""
 
     @property
     def groups(self) -> frozenset[str]:
@@ -97,16 +99,22 @@ class GroupDirectory:
         }
 
     async def refresh_if_due(self) -> frozenset[str]:
-        """Return the groups. Lists them on the first call, then at each interval. Raises KafkaError."""
-        age_seconds = self.clock.monotonic() - self._listed_at
-        if not self.is_listed or (self.refresh_enabled and age_seconds >= self.refresh_interval_seconds):
-            await self._list()
+        """Return the groups. Lists them on the first call, then at each interval; a broker that stays silent
+        keeps no known one from being read. Raises KafkaError before the first list."""
+        if (now := self.clock.monotonic()) >= self._due_at:
+            try:
+                await self._list()
+            except KafkaError:
+                if self.listed_at_ms is None:
+                    raise
+                self._due_at = now + self.refresh_interval_seconds / 10
         return self.groups
 
     async def _list(self) -> frozenset[str]:
         now, listed = self.clock.monotonic(), await self.admin.list_groups()
         self.told = after_list(self.told, listed, self.group_filter.takes)
-        self.is_listed, self._listed_at, self.listed_at_ms = True, now, self.clock.now_ms()
+        self.is_listed, self.listed_at_ms = True, self.clock.now_ms()
+        self._due_at = now + (self.refresh_interval_seconds if self.refresh_enabled else inf)
         return self.groups
 
     @property
@@ -118,7 +126,7 @@ class GroupDirectory:
 
     def list_again(self) -> None:
         """The next call lists the groups, whatever the interval."""
-        self.is_listed = False
+        self.is_listed, self._due_at = False, 0.0
 
     def follow(self, group_filter: NameFilter, *, refresh_enabled: bool, interval_seconds: float) -> None:
         """Apply changed rules; the next call lists the groups again."""
@@ -133,9 +141,13 @@ class GroupDirectory:
         return await found_groups(self.offsets_of, self._list, known, moved=moved)
 
     async def offsets(self) -> Mapping[str, GroupOffsets | KafkaError]:
-        """Return the committed offsets of the listed groups, or why they cannot be read. Raises
-        KafkaError."""
-        return await self.offsets_of(await self.refresh_if_due())
+        """Return the committed offsets of the listed groups, or why they cannot be read. After each list also
+        those are asked for that have left it: what is gone counts for no plan. Raises KafkaError."""
+        before, groups = self.told, await self.refresh_if_due()
+        told = {} if self.told is before else self.told
+        left = {group for group, each in told.items() if not each.is_listed}
+        answers = await self.offsets_of(groups | left)
+        return {group: answers[group] for group in groups}
 
     async def offsets_of(self, groups: Collection[str]) -> Mapping[str, GroupOffsets | KafkaError]:
         """As `offsets`, of any groups."""

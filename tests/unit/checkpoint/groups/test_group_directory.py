@@ -9,7 +9,7 @@ from twinlog.model import TopicPartition
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock
 from twinlog_checkpoint.groups.directory import GroupDirectory
-from unit.checkpoint.dead_leader import keep_from_listing, lose_coordinator
+from unit.checkpoint.dead_leader import keep_from_listing, kill_coordinator, lose_coordinator
 from unit.name_lists import group_lists
 
 ORDERS = TopicPartition("orders", 0)
@@ -85,6 +85,38 @@ async def test_a_group_that_is_gone_is_looked_for_once() -> None:
     for _ in range(2):
         assert (await groups.present(())).groups == {"h"}
     assert [set(call.arguments["group_ids"]) for call in asked] == [{"g"}]
+
+
+async def test_a_group_that_is_gone_counts_for_no_plan_once_passes_have_listed_the_groups() -> None:
+    """Afterwards its coordinator may be away, and not tell that any more."""
+    cluster = FakeCluster("A")
+    groups = directory(cluster, "g", "h", "k")
+    await groups.offsets()
+    await cluster.delete_groups(["g"])
+    lose_coordinator(cluster, "h")
+    groups.list_again()
+    assert (await groups.offsets()).keys() == {"k"}
+    kill_coordinator(cluster, "g", lookup="group_offsets")
+    assert (await groups.present(())).away.keys() == {"h"}
+
+
+@pytest.mark.parametrize("is_due", ["by the interval", "after a move"])
+async def test_a_broker_that_lists_no_groups_keeps_no_known_one_from_being_read(is_due: str) -> None:
+    cluster = FakeCluster("A")
+    groups = directory(cluster, "g")
+    await groups.offsets()
+    asked: list[Call] = []
+    cluster.intercept("list_groups", asked.append)
+    keep_from_listing(cluster)
+    if is_due == "after a move":
+        groups.list_again()
+    assert isinstance(groups.clock, FakeClock)
+    groups.clock.advance(600.0)
+    for _ in range(4):
+        assert (await groups.offsets()).keys() == {"g"}
+        groups.clock.advance(25.0)
+    assert len(asked) == 2, "each time costs a time-out"
+    assert groups.is_listed is (is_due == "by the interval"), "none may be deleted by rules that changed"
 
 
 async def test_groups_cannot_be_told_before_the_first_list() -> None:
