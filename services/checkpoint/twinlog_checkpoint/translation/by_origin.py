@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from twinlog.batches import open_records
 from twinlog.batches.bodies import OpenRecord
 from twinlog.transforms.expressions import origin_of
-from twinlog_checkpoint.translation.history import OffsetPair
+from twinlog_checkpoint.translation.history import OffsetPair, Pairs
 from twinlog_checkpoint.translation.log_sides import FIRST_READ_BYTES, READ_BYTES, ComparedPartition
 from twinlog_checkpoint.translation.translation import Translation, Verdict, at_start, without_floor
 
@@ -21,11 +21,11 @@ _OTHER_SOURCE = (
 
 
 async def copied_place(
-    copy: ComparedPartition, prefix: bytes, offset: int, pair: OffsetPair | None
+    copy: ComparedPartition, prefix: bytes, offset: int, pairs: Pairs
 ) -> Translation | None:
-    """Where the copy has a source offset; `pair` is at or below it. Raises as `ComparedPartition.read`, and
-    WireFormatError."""
-    there = copy.bounds
+    """Where the copy has a source offset. What is found is learned: a sync that contradicts it later voids
+    it. Raises as `ComparedPartition.read`, and WireFormatError."""
+    there, pair = copy.bounds, pairs.at_or_below(offset)
     for begin in [there.start] if pair is None else [pair.downstream, there.start]:
         is_known = begin <= there.start
         """What lies before comes from lower offsets."""
@@ -38,6 +38,7 @@ async def copied_place(
             if origin[0] > offset and may_be_gone:
                 return at_start(there)
             if origin[0] >= offset:
+                pairs.on_verified(OffsetPair(origin[0], at))
                 return _told(Verdict.EXACT, at)
             is_known, may_be_gone = True, False
         else:

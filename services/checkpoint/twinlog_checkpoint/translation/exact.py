@@ -112,7 +112,8 @@ class _Known:
         the answer is of the record that stands there.
         """
         offset = self.translation.downstream_offset
-        if pairs.generation != self.generation or offset is None or bounds[1].end < self.bounds[1].end:
+        is_shorter = any(now.end < then.end for now, then in zip(bounds, self.bounds, strict=True))
+        if pairs.generation != self.generation or offset is None or is_shorter:
             return False
         if position.next_offset < bounds[0].start and bounds[0].start != self.bounds[0].start:
             return False
@@ -348,11 +349,11 @@ class ExactTranslator:
         here, there = self._sides(partition, bounds, budget)
         try:
             for position in positions:
-                offset, pair = position.next_offset, pairs.at_or_below(position.next_offset)
+                offset = position.next_offset
                 if self.copy_is_here:
-                    answer = await original_place(here, there, prefix, offset, pair)
+                    answer = await original_place(here, there, prefix, offset, pairs.at_or_below(offset))
                 else:
-                    answer = await copied_place(there, prefix, offset, pair)
+                    answer = await copied_place(there, prefix, offset, pairs)
                 if answer is not None:
                     answers[position] = answer
         except (BudgetSpent, KafkaError, WireFormatError):

@@ -78,6 +78,19 @@ async def test_origins_before_the_first_that_a_changed_copy_has_left_are_before_
     assert {found[each].verdict for each in origins[40:]} == {Verdict.EXACT}
 
 
+async def test_a_place_that_the_copy_has_lost_and_filled_again_since_is_looked_up_again() -> None:
+    """The copy was longer again when groups were translated next, by records that they have not read."""
+    logs = MirroredLogs(seed=1, offset_lag_max=100, is_changed=True)
+    logs.produce(60)
+    logs.copy()
+    exact, end = translator(logs), logs.source.log(ORIGIN).end_offset
+    check_never_ahead(logs, await translate(exact, range(end)))
+    logs.lose_tail(0.2)
+    logs.produce(60)
+    logs.copy()
+    check_never_ahead(logs, await translate(exact, range(end)))
+
+
 @dataclass(slots=True)
 class NewLeader:
     """It does not know yet how much all replicas have, and shows only what lies before an offset."""

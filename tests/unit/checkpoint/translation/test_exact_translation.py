@@ -553,3 +553,17 @@ async def test_the_start_of_a_copy_is_not_read_for_groups_near_its_end() -> None
     (told,) = (await translate(translator(logs), [here[-100].offset])).values()
     assert told.verdict is Verdict.EXACT
     assert min(read) > first
+
+
+async def test_what_was_known_of_an_offset_is_forgotten_when_its_own_log_is_shorter_than_it_was() -> None:
+    """A copy that was created again: its first offset is that of another record."""
+    logs = MirroredLogs(seed=1)
+    logs.produce(60)
+    logs.retain(30)
+    logs.copy()
+    back = translator_back(logs)
+    (known,) = (await translate(back, [0], COPY)).values()
+    assert known.verdict is Verdict.EXACT
+    logs.create_again(from_start=True)
+    (told,) = (await translate(back, [0], COPY)).values()
+    assert told.verdict is not Verdict.EXACT
