@@ -30,7 +30,7 @@ class Why(StrEnum):
     EVEN_LOAD = "EVEN_LOAD"
     """It came from a process that had more to do."""
     OUT_OF_REACH = "OUT_OF_REACH"
-    """The process before does not reach the source, or its file does not copy the flow."""
+    """The process before cannot copy it."""
     BY_HAND = "BY_HAND"
     """An operator moved it here, and here it stays."""
     IN_DOUBT = "IN_DOUBT"
@@ -38,10 +38,10 @@ class Why(StrEnum):
 
 
 class Reach(IntEnum):
-    """Whether a process reaches a flow's source."""
+    """Whether a process can copy a flow."""
 
     LOST = -1
-    """Not for long, or its file does not copy the flow: another process is better."""
+    """It has not reached the source for long, or its file does not copy the flow: one that can is better."""
     UNKNOWN = 0
     FINE = 1
 
@@ -100,7 +100,7 @@ class Part(NamedTuple):
     able: tuple[str, ...]
     """Who can own it."""
     lost: tuple[str, ...] = ()
-    """Those of them that do not reach its source."""
+    """Those of them that cannot copy it, if another one can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +186,11 @@ class _Work:
     ) -> None:
         self._members = members
         self._offers = offers
+        lost = {
+            flow: tuple(member for member, offer in its.items() if offer.reach == Reach.LOST)
+            for flow, its in offers.items()
+        }
+        self._lost = {flow: its if len(its) < len(offers[flow]) else () for flow, its in lost.items()}
         self._ids = {members[member].name: member for member in reversed(ordered)}
         self.parts: dict[str, Part] = {}
         self.loads: dict[str, float] = dict.fromkeys(ordered, 0.0)
@@ -204,7 +209,7 @@ class _Work:
         if owner:
             offer = self._offers[flow][owner]
             to = self._ids.get(offer.to, "")
-            moves = to != owner and to in self._offers[flow] and self._offers[flow][to].reach != Reach.LOST
+            moves = to != owner and to in self._offers[flow] and to not in self._lost[flow]
             why = Why.LEAST_LOADED if offer.to and not moves else offer.why
             self._enter(flow, owner, to if moves else "", why)
         return bool(owner)
@@ -221,7 +226,7 @@ class _Work:
         chosen = min(
             offers,
             key=lambda member: (
-                offers[member].reach == Reach.LOST,
+                member in self._lost[flow],
                 -common[offers[member].rules],
                 self.loads[member],
             ),
@@ -233,7 +238,7 @@ class _Work:
         for flow, part in self.parts.items():
             offers = self._offers[flow]
             fine = [member for member, offer in offers.items() if offer.reach == Reach.FINE]
-            if offers[part.owner].reach == Reach.LOST and fine and not part.to:
+            if part.owner in self._lost[flow] and fine and not part.to:
                 yield flow, min(fine, key=self.loads.__getitem__), Why.OUT_OF_REACH
         rates = sum(self.weights.values()) - len(self.weights)
         slack = _SLACK * rates / max(1, len(self.loads))
@@ -261,9 +266,7 @@ class _Work:
         """Whether the other would do the same, and can: a move shall change nothing."""
         offers = self._offers[flow]
         return (
-            other in offers
-            and offers[other].rules == offers[owner].rules
-            and offers[other].reach != Reach.LOST
+            other in offers and offers[other].rules == offers[owner].rules and other not in self._lost[flow]
         )
 
     def _owner(self, flow: str) -> str:
@@ -274,9 +277,8 @@ class _Work:
     def _enter(self, flow: str, owner: str, to: str, why: str) -> None:
         offers = self._offers[flow]
         self.loads[to or owner] += self.weights[flow]
-        lost = tuple(member for member, offer in offers.items() if offer.reach == Reach.LOST)
-        rate = self._rates[flow]
-        self.parts[flow] = Part(owner, to, why, offers[owner].rules, rate, tuple(offers), lost)
+        rules, rate = offers[owner].rules, self._rates[flow]
+        self.parts[flow] = Part(owner, to, why, rules, rate, tuple(offers), self._lost[flow])
 
 
 def serves(told: bytes, flow: Flow) -> bool:

@@ -106,7 +106,7 @@ def open_lease(
 
 def _reach(context: ServiceContext, flow: Flow) -> Reach:
     if not context.configuration.flow(flow).enabled:
-        return Reach.LOST  # The file of another process may copy it. Without one, nobody is better.
+        return Reach.LOST  # The file of another process may copy it.
     for status in context.clusters.statuses((flow.source,)):
         if status.reachable:
             return Reach.FINE

@@ -115,6 +115,19 @@ async def test_no_flow_moves_by_hand_to_a_process_that_has_lost_its_source(kafka
                 assert refused.value.reason == "REPLICA_LOST_SOURCE"
 
 
+async def test_a_flow_that_no_process_can_copy_moves_by_hand(kafka: FakeKafka) -> None:
+    """No file enables it, so its heartbeats are all there is to do; or its source is away for all."""
+    one, two = Process("one", kafka), Process("two", kafka)
+    one.reach = two.reach = Reach.LOST
+    async with running(one):
+        await until(lambda: one.works)
+        async with running(two):
+            await until(lambda: two.stands_by and one.membership.owners()[0].able == ("one", "two"))
+            one.membership.move(FLOW, "two", dry_run=False)
+            await until(lambda: two.works)
+            assert two.membership.owners()[0].why == Why.BY_HAND
+
+
 async def test_what_was_confirmed_too_long_ago_is_not_said_to_be_owned(kafka: FakeKafka) -> None:
     """Such as an owner that waits for another member."""
     clock = FakeClock()
