@@ -48,6 +48,23 @@ async def test_a_positions_topic_that_is_deleted_under_the_running_services_is_w
 
 
 @lives_in(World, FILE)
+async def test_a_copy_that_is_written_while_its_positions_topic_is_deleted_gets_nothing_twice(
+    world: World,
+) -> None:
+    """What the driver has read of the log is older than what its task has committed since."""
+    source, target = world.on["A"], world.on["B"]
+    source.cluster.create_topic("orders.last", configs={"cleanup.policy": "compact"})
+    world.start(*SERVICES)
+    for number in range(60):
+        source.produce("orders.last", 0, b"%d" % number, key=b"%d" % number)
+        await world.pause(0.5)
+        if number == 50:
+            target.cluster.delete_topic("mm2-offsets.A.internal")
+    await histories.copied(world, "orders.last")
+    assert len(target.read("orders.last")) == 60
+
+
+@lives_in(World, FILE)
 async def test_a_flow_that_copies_nothing_begins_after_its_positions_topic_was_deleted(world: World) -> None:
     world.start("configsync", "source")
     await world.pause(30)

@@ -65,6 +65,9 @@ class TaskHost:
         finally:
             slot.heard_at = self.state.clock.monotonic()
         self._require_right(epoch)
+        if self.state.positions.has_lost:
+            # The log may be behind the task, which ends: its last report is written to the log again.
+            raise StateError("its log has lost positions", reason=EndReason.EPOCH_OVER)
         known = self.state.positions.known()
         return {partition: known[partition] for partition in slot.partitions if partition in known}
 
