@@ -93,7 +93,8 @@ def _listeners(spec: ClusterSpec, node: NodePlace) -> dict[str, str]:
     internal = f"INTERNAL://{ADDRESS}:{node.internal_port}"
     inside = "SASL_PLAINTEXT" if security.guards_internals else "PLAINTEXT"
     listening = [client, internal]
-    advertised = [client, internal]
+    told = spec.client_host.format(node_id=node.node_id)
+    advertised = [f"CLIENT://{told}:{node.client_port}", internal]
     protocols = f"CLIENT:{security.protocol},INTERNAL:{inside}"
     controller = {}
     if not spec.version.has_zookeeper:

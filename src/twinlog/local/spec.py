@@ -122,6 +122,9 @@ class ClusterSpec:
     java_options: tuple[str, ...] = ()
     """Further options of each broker's JVM, as `-Dname=value`."""
     heap_megabytes: int = 384
+    client_host: str = ADDRESS
+    """The host that brokers tell their clients, for proxies on the way. `{node_id}` stands for each broker's
+    id."""
     far: FarListener | None = None
     """A second listener, for a cluster of one broker."""
     quick_start: bool = True

@@ -50,7 +50,7 @@ class CutLink:
 
 
 @asynccontextmanager
-async def cut_link(port: int, broker_port: int) -> AsyncIterator[CutLink]:
+async def cut_link(port: int, broker_port: int, *, host: str = ADDRESS) -> AsyncIterator[CutLink]:
     """Listens at `port`, and leads to the broker as long as this lasts."""
     link = CutLink()
     async with asyncio.TaskGroup() as group:
@@ -61,7 +61,7 @@ async def cut_link(port: int, broker_port: int) -> AsyncIterator[CutLink]:
             connections.add(task)
             task.add_done_callback(connections.discard)
 
-        server = await asyncio.start_server(accept, ADDRESS, port)
+        server = await asyncio.start_server(accept, host, port)
         try:
             yield link
         finally:
