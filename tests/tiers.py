@@ -113,7 +113,6 @@ _PROPERTIES = (
     "imports/test_strimzi.py::test_aliases_cannot_make_a_small_file_large",
     "kafka/test_reasons_page.py::test_every_reason_of_the_code_is_in_a_table_and_no_other",
     "offsets/test_sync_pacing.py::test_a_steady_load_has_less_than_one_sync_in_a_hundred_records",
-    "offsets/test_sync_store.py::test_20k_syncs_are_applied_in_seconds",
     "source/driver/test_epoch.py::test_the_command_queue_of_a_slot_is_bounded",
     "source/driver/test_instruments.py::test_the_calls_of_instruments_do_not_grow_with_records_partitions_or_reports",
     "source/log/test_positions.py::test_gaps_that_left_the_ledger_are_not_remembered_for_ever",
@@ -148,7 +147,6 @@ _PROPERTIES = (
     "verify/test_borders.py::test_the_last_record_of_a_range_is_compared",
     "verify/test_one_bit.py::test_one_flipped_bit_does_not_cost_a_second_reading_of_the_whole_source",
     "verify/test_one_bit.py::test_one_wrong_record_among_many_is_named_and_no_other",
-    "wire/test_records.py::test_20k_offset_syncs_are_parsed_in_seconds",
 )
 """Unit tests that play many examples, or take above a quarter of a second."""
 _MORE_LIVES = (

@@ -1,9 +1,5 @@
-"""OffsetSyncStore: MM2's vectors (OffsetSyncStoreTest), its answers to random histories, and invariants A to
-D.
-"""
+"""OffsetSyncStore: MM2's own answers to random histories, and invariants A to D."""
 
-import random
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -57,30 +53,7 @@ def distinct(store: OffsetSyncStore) -> dict[int, int]:
     return {i: slots[i].upstream_offset for i in range(SLOTS) if i == 0 or slots[i] is not slots[i - 1]}
 
 
-def identity(*offsets: int) -> list[tuple[int, int]]:
-    return [(offset, offset) for offset in offsets]
-
-
-# ---------------------------------------------------------------------------------------------- vectors
-
-
-def test_offset_translation() -> None:
-    store = filled([(100, 200)])
-    assert translated(store, 150) == 201
-    store.apply(sync(150, 251))
-    assert distinct(store) == {0: 150, 7: 100}
-    assert {u: translated(store, u) for u in (5, 100, 149, 150, 151)} == {
-        5: TOO_FAR_BACK,
-        100: 200,
-        149: 201,
-        150: 251,
-        151: 252,
-    }
-    store.apply(sync(200, 10))
-    assert translated(store, 200) == 10
-    store.apply(sync(20, 20))
-    assert distinct(store) == {0: 20}
-    assert translated(store, 20) == 20
+# ---------------------------------------------------------------------------------------------- answers
 
 
 def test_no_translation_if_store_not_started() -> None:
@@ -96,68 +69,6 @@ def test_no_translation_if_store_not_started() -> None:
 
 def test_no_translation_if_no_offset_sync() -> None:
     assert filled([]).translate(TP, 0) == SyncTranslation(outcome=TranslationOutcome.NO_SYNC)
-
-
-@pytest.mark.parametrize(
-    ("offsets", "slots", "translations"),
-    [
-        (
-            identity(*range(17)),
-            {0: 16, 1: 15, 2: 14, 3: 12, 4: 8, 5: 0},
-            {7: 1, 8: 8, 11: 9, 13: 13, 17: 17},
-        ),
-        (
-            identity(0, 101, 202, 303, 404, 505),
-            {0: 505, 8: 404, 9: 202, 10: 0},
-            {150: 1, 202: 202, 350: 203, 404: 404, 600: 506},
-        ),
-        (
-            [(11 + step, 4 + step) for step in range(7)],
-            {0: 17, 1: 16, 2: 15, 3: 11},
-            {10: TOO_FAR_BACK, 13: 5, 15: 8},
-        ),
-    ],
-)
-def test_slots_and_translations(
-    offsets: list[tuple[int, int]], slots: dict[int, int], translations: dict[int, int]
-) -> None:
-    store = filled(offsets)
-    assert distinct(store) == slots
-    assert {u: translated(store, u) for u in translations} == translations
-
-
-def test_past_offset_translation() -> None:
-    store = filled([], loaded=identity(*range(0, 1001, 10)), must_read_to_end=True)
-    assert distinct(store) == {0: 1000}
-    assert translated(store, 999) == TOO_FAR_BACK
-    for offset in range(1010, 10001, 10):
-        store.apply(sync(offset, offset))
-    assert [s.upstream_offset for s in distinct_syncs(store)] == [
-        10000, 9990, 9970, 9940, 9880, 9640, 9160, 8680, 6760, 4840, 1000,
-    ]  # fmt: skip
-    assert {u: translated(store, u) for u in (999, 4839, 9989)} == {999: TOO_FAR_BACK, 4839: 1001, 9989: 9971}
-    store.apply(sync(1500, 11000))
-    assert [translated(store, u) for u in (1499, 1500, 2000)] == [TOO_FAR_BACK, 11000, 11001]
-
-
-def test_past_offset_translation_without_initialization_read_to_end() -> None:
-    store = filled([], loaded=identity(*range(0, 1001, 10)), must_read_to_end=False)
-    assert [s.upstream_offset for s in distinct_syncs(store)] == [1000, 990, 960, 900, 840, 720, 480, 0]
-    expected = {479: 1, 480: 480, 719: 481}
-    assert {u: translated(store, u) for u in expected} == expected
-
-
-def test_old_syncs_are_dropped_when_the_topic_must_be_read_to_its_end() -> None:
-    store = filled([], loaded=identity(100, 200, 300), must_read_to_end=True)
-    assert distinct(store) == {0: 300}
-    assert (translated(store, 200), translated(store, 300)) == (TOO_FAR_BACK, 300)
-
-
-def test_old_syncs_are_kept_when_the_checkpoints_were_loaded() -> None:
-    store = filled([], loaded=identity(175, 275, 375, 475), must_read_to_end=False)
-    assert distinct(store) == {0: 475, 8: 375, 9: 175}
-    expected = {174: TOO_FAR_BACK, 250: 176, 370: 176, 400: 376}
-    assert {u: translated(store, u) for u in expected} == expected
 
 
 def test_random_histories_end_as_in_mm2(golden: Golden) -> None:
@@ -265,52 +176,6 @@ def test_a_rewind_drops_the_history(steps: list[int], data: st.DataObject) -> No
 
 
 # ----------------------------------------------------------------------------------------------- bounds
-
-
-@pytest.mark.parametrize("step", [1, 3, 7, 15, 101, 1023, 2**20 - 1, 2**43 - 1])
-def test_consistently_spaced_syncs_expire_one_at_a_time(step: int) -> None:
-    store = filled([])
-    count = 0
-    for index in range(1500):
-        store.apply(sync(index * step, index * step))
-        now = len(distinct_syncs(store))
-        assert now >= count, f"more than one sync expired at {index}"
-        count = now
-
-
-@pytest.mark.parametrize("bits", range(0, 41, 4))
-def test_randomly_spaced_syncs_expire_few_at_a_time(bits: int) -> None:
-    store = filled([])
-    steps = random.Random(0)
-    upstream = count = 0
-    for _ in range(400):
-        store.apply(sync(upstream, upstream))
-        now = len(distinct_syncs(store))
-        assert count + 1 - now <= bits + 2
-        count = now
-        upstream += steps.randrange(1 << bits) + 1
-
-
-def test_dropped_syncs_spacing() -> None:
-    """Every other gap doubled, as if a sync had been lost: at most two expire for each new one."""
-    store = filled([])
-    steps = random.Random(0)
-    upstream = count = 0
-    for _ in range(3000):
-        store.apply(sync(upstream, upstream))
-        now = len(distinct_syncs(store))
-        assert count + 1 - now <= 2
-        count = now
-        upstream += steps.choice((100, 200))
-
-
-def test_20k_syncs_are_applied_in_seconds() -> None:
-    syncs = [sync(index * 101, index * 101) for index in range(20_000)]
-    store = filled([])
-    started = time.process_time()
-    for each in syncs:
-        store.apply(each)
-    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("after", [(30, 15), (30, 20)])

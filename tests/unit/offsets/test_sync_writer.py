@@ -1,4 +1,4 @@
-"""When a sync is due (MirrorSourceTaskTest) and which wait (OffsetSyncWriterTest)."""
+"""When a sync is due and which wait, as in MM2's own queues."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,34 +22,6 @@ def sync(upstream_offset: int, downstream_offset: int, partition: TopicPartition
 
 
 # ------------------------------------------------------------------------------------------ when it is due
-
-
-def test_offset_sync_documented_vectors() -> None:
-    state = PartitionSyncState(50)
-    vectors = [
-        (0, 100, True), (2, 102, True), (3, 152, False), (4, 153, True), (5, 154, False), (6, 203, False),
-        (7, 204, True), (2, 206, True), (3, 207, False), (4, 3, True), (5, 4, False),
-    ]  # fmt: skip
-    for upstream, downstream, due in vectors:
-        assert state.update(upstream, downstream) is due, (upstream, downstream)
-        state.reset()
-
-
-def test_zero_offset_lag_makes_every_record_due() -> None:
-    state = PartitionSyncState(0)
-    for upstream, downstream in [(0, 100), (2, 102), (3, 153), (4, 154), (2, 208), (3, 209), (4, 3), (5, 4)]:
-        assert state.update(upstream, downstream), (upstream, downstream)
-        state.reset()
-
-
-def test_dense_stream_syncs_offset_lag_plus_one_apart() -> None:
-    state = PartitionSyncState(100)
-    due = []
-    for offset in range(400):
-        if state.update(offset, offset):
-            due.append(offset)
-            state.reset()
-    assert due == [0, 101, 202, 303]
 
 
 _RUNS = st.lists(
@@ -89,14 +61,6 @@ def test_queues_are_mm2s_after_every_record(golden: Golden) -> None:
             assert queued == [step["pending"], step["delayed"]], (vector["offset_lag_max"], step)
 
 
-def test_maybe_queue_offset_syncs() -> None:
-    writer = OffsetSyncWriter(offset_lag_max=2)
-    writer.acknowledged(TP, 0, 1)
-    assert (writer.pending, writer.delayed) == ((sync(0, 1),), ())
-    writer.acknowledged(TP, 1, 2)
-    assert (writer.pending, writer.delayed) == ((sync(0, 1),), (sync(1, 2),))
-
-
 def test_fire_pending_offset_syncs_waits_for_a_permit() -> None:
     writer = OffsetSyncWriter(offset_lag_max=1, max_in_flight=1)
     writer.acknowledged(TP, 0, 100)
@@ -117,14 +81,6 @@ def test_the_newest_pending_sync_of_a_partition_replaces_the_older() -> None:
     assert writer.pending == (sync(1, 101), sync(0, 0, other))
 
 
-def test_promote_delayed_offset_syncs() -> None:
-    writer = OffsetSyncWriter(offset_lag_max=50)
-    writer.acknowledged(TP, 0, 100)
-    writer.acknowledged(TP, 1, 101)
-    writer.commit()
-    assert (writer.pending, writer.delayed) == ((sync(1, 101),), ())
-
-
 def test_an_idle_partition_ends_up_fully_synced() -> None:
     writer = OffsetSyncWriter()
     for offset in range(30):
@@ -132,14 +88,6 @@ def test_an_idle_partition_ends_up_fully_synced() -> None:
         writer.completed(len(writer.take()))
     writer.commit()
     assert writer.take() == [sync(29, 29)]
-
-
-def test_a_due_sync_removes_the_delayed_one() -> None:
-    writer = OffsetSyncWriter(offset_lag_max=50)
-    writer.acknowledged(TP, 0, 100)
-    writer.acknowledged(TP, 1, 101)
-    writer.acknowledged(TP, 5, 105)
-    assert (writer.pending, writer.delayed) == ((sync(5, 105),), ())
 
 
 def test_at_most_max_in_flight_are_taken() -> None:

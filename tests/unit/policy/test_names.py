@@ -1,6 +1,4 @@
-"""Names of remote and internal topics against MM2's own answers and the vectors of its
-ReplicationPolicyTest.
-"""
+"""Names of remote and internal topics against MM2's own answers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,59 +40,6 @@ def test_every_answer_is_mm2s(golden: Golden) -> None:
                 "internal": policy.is_internal_topic(topic),
             }
             assert answers == expected, (vector["config"], topic)
-
-
-@pytest.mark.parametrize(
-    ("topic", "source"),
-    [("a.b", "a"), ("a.b.c", "a"), (".b", ""), ("a.", None), ("a..", None), (".", None), ("a..b", "a")],
-)
-def test_split_rule(topic: str, source: str | None) -> None:
-    assert DEFAULT.topic_source(topic) == source
-
-
-def test_an_ordinary_topic_with_the_separator_looks_remote() -> None:
-    assert DEFAULT.topic_source("orders.v1") == "orders"
-
-
-def test_separator_applies_to_internal_topics() -> None:
-    policy = policy_from_config({"replication.policy.separator": "_"})
-    assert policy.format_remote_topic("us", "t") == "us_t"
-    assert policy.checkpoints_topic("us") == "us_checkpoints_internal"
-    assert policy.offset_syncs_topic("eu") == "mm2-offset-syncs_eu_internal"
-
-
-def test_separator_of_internal_topics_can_stay_a_dot() -> None:
-    policy = policy_from_config(
-        {
-            "replication.policy.separator": "_",
-            "replication.policy.internal.topic.separator.enabled": "false",
-        }
-    )
-    assert policy.format_remote_topic("us", "t") == "us_t"
-    assert policy.checkpoints_topic("us") == "us.checkpoints.internal"
-    assert policy.offset_syncs_topic("eu") == "mm2-offset-syncs.eu.internal"
-
-
-def test_identity_keeps_names_but_for_heartbeats() -> None:
-    policy = IdentityReplicationPolicy(source_cluster_alias="primary")
-    assert policy.format_remote_topic("primary", "topic1") == "topic1"
-    assert policy.topic_source("topic1") == "primary"
-    assert policy.upstream_topic("topic1") == "topic1"
-    assert policy.original_topic("topic1") == "topic1"
-    assert policy.format_remote_topic("backup", "heartbeats") == "backup.heartbeats"
-    assert policy.topic_source("backup.heartbeats") == "backup"
-
-
-def test_identity_that_was_not_told_its_source_knows_no_remote_topic() -> None:
-    policy = policy_from_config({"replication.policy.class": IDENTITY_POLICY_CLASS})
-    assert policy.topic_source("topic1") is None
-
-
-def test_configured_identity_knows_its_source() -> None:
-    policy = policy_from_config(
-        {"replication.policy.class": IDENTITY_POLICY_CLASS, "source.cluster.alias": "A"}
-    )
-    assert policy.topic_source("topic1") == "A"
 
 
 def test_unknown_policy_class_names_the_two_that_exist() -> None:

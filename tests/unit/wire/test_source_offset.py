@@ -68,12 +68,6 @@ def test_values_are_connects_and_hold_the_last_offset(golden: Golden) -> None:
         assert decode_source_offset(value) == vector["offset"] + 1
 
 
-def test_documented_bytes() -> None:
-    key = source_offset_key("A", TopicPartition("t1", 0))
-    assert key == b'["MirrorSourceConnector",{"cluster":"A","partition":0,"topic":"t1"}]'
-    assert encode_source_offset(42) == b'{"offset":41}'
-
-
 def test_a_connect_cluster_may_call_the_connector_otherwise() -> None:
     key = source_offset_key("A", TopicPartition("t1", 0), connector="my-mirror")
     assert key.startswith(b'["my-mirror",')
