@@ -3,11 +3,8 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-_ESTATES = Path(__file__).parents[2] / "unit/imports/hold_out"
 
 
 def twinlog(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -32,6 +29,8 @@ def test_bash_completes_the_beginning_of_a_command_and_of_an_option() -> None:
     assert answer(**asked).split() == ["partitions"]
     asked |= {"COMP_CWORD": "2", "COMP_WORDS": "twinlog partitions --trou"}
     assert answer(**asked).split() == ["--trouble"]
+    hidden = asked | {"COMP_WORDS": "twinlog partitions --flo"}
+    assert answer(**hidden).split() == [], "as in the help"
 
 
 def test_an_error_of_a_command_writes_control_characters_out() -> None:
@@ -39,12 +38,6 @@ def test_an_error_of_a_command_writes_control_characters_out() -> None:
     assert done.returncode == 2
     assert r"\x1b]0;" in done.stderr
     assert "\x1b" not in done.stderr + done.stdout
-
-
-def test_completion_shows_what_the_help_shows() -> None:
-    asked = {"_TWINLOG_COMPLETE": "complete_bash", "COMP_CWORD": "2"}
-    assert answer(**asked, COMP_WORDS="twinlog state im").split() == ["import"]
-    assert answer(**asked, COMP_WORDS="twinlog partitions --flo").split() == []
 
 
 def unread(*arguments: str, errors_too: bool) -> tuple[int, str]:
@@ -68,20 +61,6 @@ def unread(*arguments: str, errors_too: bool) -> tuple[int, str]:
 @pytest.mark.parametrize("errors_too", [False, True])
 def test_output_that_nobody_reads_is_no_success_and_no_traceback(errors_too: bool) -> None:
     assert unread("verify", "--schema", errors_too=errors_too) == (141, "")
-
-
-@pytest.mark.parametrize(
-    ("name", "exit_code"), [("connect-standalone.properties", 0), ("connect-mask-field.json", 1)]
-)
-def test_the_answer_of_a_command_is_its_exit_code_though_nobody_reads_it(name: str, exit_code: int) -> None:
-    ended, errors = unread("import", str(_ESTATES / name), errors_too=False)
-    assert ended == exit_code
-    assert "Traceback" not in errors
-    assert "BrokenPipe" not in errors
-
-
-def test_a_command_fails_as_it_would_where_nobody_reads_why() -> None:
-    assert unread("verify", "A->B", "--config", "/nowhere", errors_too=True) == (2, "")
 
 
 def test_a_command_without_standard_streams_works() -> None:

@@ -2,7 +2,6 @@
 exactly to an instant, to an offset, and to the end. A copy ends by itself whatever happens meanwhile."""
 
 import asyncio
-import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -11,10 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from integration.source.source_rig import open_rig
-from integration.verify.verify_rig import VerifyRig, validated
+from integration.verify.verify_rig import VerifyRig
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
@@ -22,7 +20,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, unique_name
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import PauseFact
 
@@ -117,51 +115,6 @@ async def has_arrived(mirror: VerifyRig, topic: str) -> bool:
     copy = TopicPartition(mirror.rig.remote(topic), 0)
     found = (await mirror.rig.target.list_offsets(OffsetSpec.LAST_STABLE, [copy]))[copy]
     return isinstance(found, int) and found >= 40
-
-
-async def test_a_copy_holds_what_was_acknowledged_behind_an_open_transaction(mirror: VerifyRig) -> None:
-    topic = unique_name("behind")
-    mirror.rig.extra |= {"topics": topic}
-    await written(mirror, topic)
-    servers = mirror.a.bootstrap_servers
-    opened = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=topic)
-    plain = AIOKafkaProducer(bootstrap_servers=servers, acks="all")
-    async with opened, plain:
-        await opened.begin_transaction()
-        await opened.send_and_wait(topic, b"open")
-        for number in range(3):
-            await plain.send_and_wait(topic, b"acknowledged %d" % number)
-        async with copying(mirror) as copy:
-            await eventually(lambda: has_arrived(mirror, topic))
-            await opened.commit_transaction()
-            await asyncio.wait_for(copy.wait(), 120)
-            assert copy.returncode == 0
-    content = await mirror.rig.target_content(topic, 0)
-    assert content == await mirror.rig.source_content(topic, 0)
-    assert len(content) == 44
-
-
-@pytest.mark.parametrize("offsets", ["translated", "preserved"])
-async def test_a_copy_ends_although_a_topic_is_deleted_in_the_middle(mirror: VerifyRig, offsets: str) -> None:
-    kept, deleted = unique_name("kept"), unique_name("deleted")
-    mirror.rig.extra |= {"topics": f"{kept},{deleted}", "twinlog.offsets": offsets}
-    await written(mirror, kept, deleted)
-    await mirror.positions_topic()
-    await hold(mirror, deleted)
-    async with copying(mirror) as process:
-        await eventually(lambda: has_arrived(mirror, kept))
-        await retry_admin(lambda: mirror.rig.source.delete_topics([deleted]))
-        assert process.stdout is not None
-        report = validated(json.loads(await process.stdout.read()))
-        assert await process.wait() == 3
-    assert report["verdict"] == "INCOMPLETE"
-    assert [(each["topic"], each["reason"]) for each in report["not_compared"]] == [
-        (deleted, "TOPIC_UNKNOWN")
-    ]
-    assert [(each["topic"], each["verdict"], each["records"]) for each in report["partitions"]] == [
-        (kept, "EQUAL", 40)
-    ]
-    assert report["partitions"][0]["offsets_promised"] is (offsets == "preserved")
 
 
 @pytest.mark.parametrize("offsets", ["translated", "preserved"])

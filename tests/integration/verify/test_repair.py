@@ -1,33 +1,20 @@
 """`twinlog repair` on real brokers: what is lost at the end of a copy is copied again, and once only."""
 
-import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from integration.in_process import twinlog
 from integration.verify.verify_rig import VerifyRig, answered, differences
 from twinlog.api.source.v1 import source_service_pb2 as pb
-from twinlog.api.source.v1.source_service_pb2_grpc import SourceServiceStub
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
-from twinlog.model import TopicPartition
-from twinlog.testing.brokers import awkward_records, eventually, retry_admin, unique_name
-from twinlog.testing.service_process import ServiceProcess
+from twinlog.testing.brokers import awkward_records, eventually, unique_name
 
 CALL_SECONDS = 15.0
 
 
 async def repair(mirror: VerifyRig, *arguments: str) -> tuple[int, Any]:
     return answered(await twinlog("repair", "--config", str(mirror.file()), "-o", "json", *arguments))
-
-
-async def gaps(mirror: VerifyRig, service: ServiceProcess) -> list[tuple[int, int, str]]:
-    """What the ledger of the flow asks somebody to look at."""
-    stub = SourceServiceStub(service.channel)
-    answer = await stub.ListGaps(pb.ListGapsRequest(flow=mirror.rig.flow), timeout=CALL_SECONDS)
-    return [(gap.from_offset, gap.to_offset, gap.reason) for gap in answer.gaps if not gap.acknowledged_by]
 
 
 async def test_a_lost_end_is_copied_again_and_not_twice(mirror: VerifyRig, tmp_path: Path) -> None:
@@ -111,45 +98,3 @@ async def test_every_kind_of_difference_is_healed_by_a_new_copy(mirror: VerifyRi
         assert report["verdict"] == "EQUAL", report
         assert report["records"] == len(topics) * len(records)
         assert not (await mirror.rig.flow_status(service)).pauses
-
-
-@pytest.mark.parametrize("offsets", ["translated", "preserved"])
-async def test_a_new_copy_keeps_topic_settings_and_records_no_gap(
-    mirror: VerifyRig, tmp_path: Path, offsets: str
-) -> None:
-    """The topic's log does not begin at 0, and has holes that transactions left."""
-    topic = unique_name(f"again-{offsets}")
-    mirror.rig.extra |= {"topics": topic, "twinlog.offsets": offsets}
-    records = awkward_records(SystemClock().now_ms() - 3_600_000, count=40)
-    await mirror.rig.create(topic)
-    for number in range(3):
-        await mirror.write_source(topic, [(0, Codec.LZ4, records)], transactional_id=topic, abort=number == 1)
-    await retry_admin(lambda: mirror.rig.source.delete_records({TopicPartition(topic, 0): 5}))
-    copied = 2 * len(records) - 5
-    async with mirror.rig.configsync() as configsync, mirror.rig.running(configsync) as service:
-
-        async def is_copied() -> bool:
-            found = await mirror.rig.partitions(service, topic)
-            return [each.position for each in found] == [3 * len(records) + 3]
-
-        await eventually(is_copied)
-        await mirror.write_copy(topic, [(0, Codec.NONE, [NewRecord(b"who", b"was this", 7)])])
-        file = tmp_path / "proof.json"
-        exit_code, report = await mirror.command("--topic", topic, "--wait", "0", "--report", str(file))
-        assert (exit_code, report["differences_by_kind"]) == (1, {"FOREIGN": 1}), report
-        asked = ("--from-report", str(file), "--endpoint", f"source={service.endpoint}", "--yes")
-        exit_code, told = await repair(mirror, *asked, "--new-copies")
-        assert (exit_code, told[0]["applied"]) == (0, True), json.dumps(told)
-        report = await mirror.verify(topic, wait_seconds=120.0)
-        assert (report["verdict"], report["records"]) == ("EQUAL", copied), json.dumps(report)
-        assert report["partitions"][0]["offsets_promised"] is (offsets == "preserved")
-        assert report["not_compared"] == [], json.dumps(report["not_compared"])
-        assert not (await mirror.rig.flow_status(service)).pauses
-
-        async def runs_again() -> bool:
-            found = await mirror.rig.partitions(service, topic)
-            wanted = [(offsets, pb.PARTITION_STATE_RUNNING)]
-            return [(each.offsets, each.state) for each in found] == wanted
-
-        await eventually(runs_again)
-        assert await gaps(mirror, service) == []

@@ -1,8 +1,6 @@
 """`twinlog verify` on fake clusters: mirrors made by hand, of which it is known what is wrong with them."""
 
-import asyncio
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -12,14 +10,9 @@ from integration.fake_pair import kafka_pair as kafka_pair
 from integration.source.source_rig import open_rig
 from integration.verify.verify_rig import VerifyRig, differences, not_compared
 from twinlog.batches import Codec, NewRecord
-from twinlog.kafka.ports import NewTopic, TopicDescription
-from twinlog.local.blocking_cluster import BlockingCluster
-from twinlog.local.spec import ClusterSpec
-from twinlog.model import Flow, TopicPartition
+from twinlog.kafka.ports import NewTopic
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import KafkaPair, make_topics, retry_admin, unique_name, write_batches
-from twinlog_source.log.fact_records import fact_record
-from twinlog_source.log.facts import TopicFact
-from twinlog_source.log.gaps import Gap, gap_record
 
 
 async def test_a_copy_in_other_batches_and_codecs_is_equal(
@@ -110,52 +103,6 @@ async def test_a_mirror_that_something_else_made_is_judged_by_the_two_clusters_a
         assert report["not_compared"] == []
 
 
-async def test_what_retention_took_of_either_side_is_said_and_does_no_harm(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    source_short, target_short = unique_name("source-short"), unique_name("target-short")
-    for topic in (source_short, target_short):
-        await mirror.topics(topic)
-        for _ in range(3):
-            await mirror.write_source(topic, [(0, Codec.NONE, records)])
-            await mirror.write_copy(topic, [(0, Codec.NONE, records)])
-        await mirror.store_position(topic, 3 * len(records))
-    copy = TopicPartition(mirror.rig.remote(target_short), 0)
-    await retry_admin(lambda: mirror.rig.source.delete_records({TopicPartition(source_short, 0): 25}))
-    await retry_admin(lambda: mirror.rig.target.delete_records({copy: 33}))
-    lost = Gap(
-        partition=TopicPartition(source_short, 0),
-        from_offset=10,
-        to_offset=20,
-        reason="RETENTION",
-        found_at_ms=1,
-    )
-    await mirror.append(*gap_record(Flow(mirror.rig.a, mirror.rig.b), lost))
-    report = await mirror.verify(source_short, target_short)
-    assert report["verdict"] == "EQUAL", report
-    assert sorted(not_compared(report)) == [
-        ("source", "LOST", 10, 20),
-        ("source", "TARGET_RETENTION", 0, 33),
-        ("target", "SOURCE_RETENTION", 0, 25),
-    ]
-
-
-async def test_a_range_of_offsets_is_compared_alone(mirror: VerifyRig, records: list[NewRecord]) -> None:
-    topic = unique_name("ranged")
-    await mirror.topics(topic)
-    await mirror.write_source(topic, [(0, Codec.NONE, records)])
-    copied = [*records]
-    del copied[5], copied[60]
-    await mirror.write_copy(topic, [(0, Codec.NONE, copied)])
-    await mirror.store_position(topic, len(records))
-    exit_code, report = await mirror.command("--topic", topic, "--from", "10", "--to", "60")
-    assert (exit_code, report["verdict"]) == (0, "EQUAL"), report
-    assert report["records"] == 50
-    exit_code, report = await mirror.command("--topic", topic, "--from", "10")
-    assert exit_code == 1
-    assert differences(report) == [("MISSING", 61, 60, 1)]
-
-
 async def test_timestamps_of_a_copy_that_has_its_brokers_own_are_not_compared(
     mirror: VerifyRig, records: list[NewRecord]
 ) -> None:
@@ -204,36 +151,6 @@ async def test_a_topic_that_is_deleted_meanwhile_is_incomplete(
     assert {each["reason"] for each in report["not_compared"]} == {"TOPIC_UNKNOWN"}
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-async def test_a_cluster_that_goes_away_in_the_middle_is_incomplete(
-    kafka_pair: KafkaPair,
-    tmp_path: Path,
-    records: list[NewRecord],
-    start_cluster: Callable[[ClusterSpec], BlockingCluster],
-    side: str,
-) -> None:
-    gone = await asyncio.to_thread(start_cluster, ClusterSpec(name="gone"))
-    source, target = (gone, kafka_pair.b) if side == "source" else (kafka_pair.a, gone)
-    async with open_rig(source, target, tmp_path) as rig:
-        mirror, topic = VerifyRig(rig=rig, a=source, b=target), unique_name("gone")
-        await mirror.positions_topic()
-        await mirror.topics(topic)
-        for _ in range(4):
-            await mirror.write_source(topic, [(0, Codec.NONE, records)])
-            await mirror.write_copy(topic, [(0, Codec.NONE, records)])
-        await mirror.store_position(topic, 4 * len(records))
-
-        async def stop() -> None:
-            await asyncio.to_thread(gone.kill_broker, 1)
-
-        report = await mirror.verify(
-            topic, meanwhile=stop, max_bytes_per_second=100_000, patience_seconds=2.0
-        )
-    assert report["verdict"] == "INCOMPLETE", report
-    assert report["differences"] == []
-    assert {each["reason"] for each in report["not_compared"]} <= {"KAFKA_UNAVAILABLE", "KAFKA_TIMEOUT"}
-
-
 async def test_what_is_on_the_target_may_be_deleted_on_the_source(
     mirror: VerifyRig, records: list[NewRecord]
 ) -> None:
@@ -269,24 +186,6 @@ async def test_what_is_on_the_target_may_be_deleted_on_the_source(
         assert exit_code == expected, isolation
 
 
-async def test_a_foreign_record_that_a_compacted_copy_will_keep_instead_makes_the_source_s_unsafe(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    topic, now_ms = unique_name("displaced"), records[0].timestamp_ms
-    await mirror.topics(topic, cleanup_policy="compact")
-    written = [NewRecord(b"key-%d" % number, b"of the source", now_ms) for number in range(50)]
-    await mirror.write_source(topic, [(0, Codec.NONE, written)])
-    await mirror.write_copy(topic, [(0, Codec.NONE, written)])
-    await mirror.store_position(topic, len(written))
-    asked = ("--topic", topic, "--before", "40")
-    exit_code, _ = await mirror.command(*asked, name="safe-to-delete")
-    assert exit_code == 0
-    await mirror.write_copy(topic, [(0, Codec.NONE, [NewRecord(b"key-10", b"of another", now_ms)])])
-    exit_code, told = await mirror.command(*asked, name="safe-to-delete")
-    (found,) = told["partitions"]
-    assert (exit_code, found["safe_until"], found["asked_until"], found["reason"]) == (1, 10, 40, "FOREIGN")
-
-
 async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: list[NewRecord]) -> None:
     topic = unique_name("written")
     await mirror.topics(topic)
@@ -301,51 +200,3 @@ async def test_who_wrote_a_foreign_record_is_told(mirror: VerifyRig, records: li
     assert (writer["producer_id"] >= 0, writer["transactional"]) == (True, True)
     exit_code, told = await mirror.command("--topic", topic, "--report", "/dev/full")
     assert (exit_code, told["verdict"]) == (2, "DIFFERENT"), "a full disk does not take the result"
-
-
-async def test_a_copy_of_a_topic_that_was_created_again_is_not_accused(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    """It holds the records of the one before, too; and the stored position may still be of that one."""
-    noticed, unnoticed = unique_name("noticed"), unique_name("unnoticed")
-    at_ms = records[0].timestamp_ms - 3_600_000
-    older = [NewRecord(b"older", b"%d" % number, at_ms + number) for number in range(25)]
-    for topic in (noticed, unnoticed):
-        await mirror.topics(topic)
-        await mirror.write_source(topic, [(0, Codec.LZ4, records)])
-        await mirror.write_copy(topic, [(0, Codec.LZ4, older)])
-    await mirror.write_copy(noticed, [(0, Codec.LZ4, records)])
-    described = await mirror.rig.source.describe_topics([noticed])
-    found = described[noticed]
-    assert isinstance(found, TopicDescription)
-    for topic, topic_id, partitions, position in (
-        (noticed, found.topic_id, 0, len(records)),
-        (unnoticed, "the-one-before", 1, 1_000),
-    ):
-        mark = TopicFact(topic=topic, topic_id=topic_id, known_partitions=partitions)
-        await mirror.append(*fact_record(mirror.rig.a, mark))
-        await mirror.store_position(topic, position)
-    report = await mirror.verify(noticed)
-    assert report["verdict"] == "EQUAL", report
-    assert not_compared(report) == [("target", "EARLIER_TOPIC", 0, 25)]
-    report = await mirror.verify(unnoticed)
-    assert report["verdict"] == "INCOMPLETE", report
-    assert report["differences"] == []
-
-
-async def test_a_preserved_copy_with_other_offsets_is_different(
-    mirror: VerifyRig, records: list[NewRecord]
-) -> None:
-    """A marker stands in the copy where the source has none."""
-    topic = unique_name("preserved")
-    await mirror.topics(topic)
-    await mirror.write_source(topic, [(0, Codec.LZ4, records)])
-    await mirror.write_copy(topic, [(0, Codec.LZ4, records[:30])], transactional_id=topic)
-    await mirror.write_copy(topic, [(0, Codec.LZ4, records[30:])])
-    await mirror.store_position(topic, len(records))
-    assert (await mirror.verify(topic))["verdict"] == "EQUAL", "nobody promised the offsets"
-    await mirror.promise_offsets(topic)
-    report = await mirror.verify(topic)
-    assert differences(report) == [("CHANGED", 30, 31, len(records) - 30)]
-    assert report["differences"][0]["changed"] == ["offset"]
-    assert report["partitions"][0]["offsets_promised"] is True
