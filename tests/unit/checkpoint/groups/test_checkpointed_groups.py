@@ -94,21 +94,3 @@ async def test_offsets_are_committed_for_idle_groups_only(flow: CheckpointFlowRi
     assert verdicts["busy"].translation.verdict is Verdict.ACTIVE_ON_TARGET
     assert verdicts["idle"].committed_on_target
     assert not verdicts["busy"].committed_on_target
-
-
-async def test_a_group_is_never_moved_back_on_the_target(flow: CheckpointFlowRig) -> None:
-    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
-    async with flow.target.writer() as target:
-        for number in range(300):
-            await target.append(copy, key=b"k", value=b"%d" % number)
-    await flow.write_sync("orders", 100, 100)
-    await flow.write_sync("orders", 200, 200)
-    flow.source.set_group("g", {orders: 250})
-    async with flow.running() as parts:
-        await flow.do_pass(parts.checkpointer)
-        await flow.sync_groups(parts)
-        flow.source.set_group("g", {orders: 150})
-        await flow.do_pass(parts.checkpointer)
-        await flow.sync_groups(parts)
-    assert await on_target(flow, "g") == {copy: 201}
-    assert flow.checkpoints()[-1] == checkpoint(150, 101)

@@ -37,24 +37,17 @@ async def test_nothing_is_emitted_before_the_offset_syncs_are_read(flow: Checkpo
     assert [row.translation.verdict for row in checkpointer.table.rows()] == [Verdict.NOT_READY]
 
 
-async def test_no_checkpoint_without_an_offset_sync(flow: CheckpointFlowRig) -> None:
-    await flow.write_sync("orders", 10, 20)
-    flow.source.set_group("g", {TopicPartition("orders", 1): 10})
-    async with flow.ready() as checkpointer:
-        await flow.do_pass(checkpointer)
-        (row,) = checkpointer.table.rows()
-    assert flow.checkpoints() == []
-    assert (row.translation.verdict, row.translation.downstream_offset) == (Verdict.NO_SYNC, None)
-
-
-async def test_an_offset_older_than_every_sync_is_not_translated(flow: CheckpointFlowRig) -> None:
+@pytest.mark.parametrize(("partition", "verdict"), [(0, Verdict.TOO_OLD), (1, Verdict.NO_SYNC)])
+async def test_no_checkpoint_without_an_offset_sync_at_or_before_the_offset(
+    flow: CheckpointFlowRig, partition: int, verdict: Verdict
+) -> None:
     await flow.write_sync("orders", 100, 20)
-    flow.source.set_group("g", {TopicPartition("orders", 0): 99})
+    flow.source.set_group("g", {TopicPartition("orders", partition): 99})
     async with flow.ready() as checkpointer:
         await flow.do_pass(checkpointer)
         (row,) = checkpointer.table.rows()
     assert flow.checkpoints() == []
-    assert row.translation.verdict is Verdict.TOO_OLD
+    assert (row.translation.verdict, row.translation.downstream_offset) == (verdict, None)
 
 
 async def test_a_copy_of_the_targets_own_topic_goes_home(flow: CheckpointFlowRig) -> None:
@@ -160,11 +153,12 @@ async def test_a_copy_that_grew_past_an_old_checkpoint_gets_the_lower_one(
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
-    flow: CheckpointFlowRig, restarted: bool
+@pytest.mark.parametrize("of_both", [False, True])
+async def test_an_offset_before_the_start_of_the_copy_is_committed_on_the_target(
+    flow: CheckpointFlowRig, of_both: bool, restarted: bool
 ) -> None:
-    """The group's next record was deleted on both sides, and an offset sync tells of one between: that is no
-    sign of a copy that lost records."""
+    """Retention has removed there what the group reads next, or on both sides, and an offset sync tells of a
+    later record that it has removed, too: that is no sign of a copy that lost records."""
     orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
     flow.translation_max_bytes = 1 << 20
     flow.source.set_group("g", {orders: 10})
@@ -172,45 +166,18 @@ async def test_an_offset_before_both_logs_start_is_committed_on_the_target(
         for writer, partition in ((source, orders), (target, copy)):
             for number in range(200):
                 await writer.append(partition, key=b"k", value=b"%d" % number, timestamp_ms=number)
-    for offset in (50, 150):
+    for offset in (50, 150) if of_both else (0, 50, 150):
         await flow.write_sync("orders", offset, offset)
-    await flow.source.delete_records({orders: 100})
     await flow.target.delete_records({copy: 100})
+    if of_both:
+        await flow.source.delete_records({orders: 100})
     if restarted:
         async with flow.running() as parts:
             await flow.do_pass(parts.checkpointer)
     async with flow.running() as parts:
         await flow.do_pass(parts.checkpointer)
         (row,) = parts.checkpointer.table.rows()
-        assert row.translation.verdict is Verdict.EXACT
-        await flow.sync_groups(parts)
-    assert flow.checkpoints() == [checkpoint(10, 100)]
-    assert await on_target(flow, "g") == {copy: 100}
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-async def test_an_offset_before_the_start_of_the_copy_alone_is_committed_on_the_target(
-    flow: CheckpointFlowRig, restarted: bool
-) -> None:
-    """Retention has removed on the target what the group reads next, and an offset sync tells of a later
-    record that it has removed, too: nothing that the group has not read lies before the start."""
-    orders, copy = TopicPartition("orders", 0), TopicPartition("A.orders", 0)
-    flow.translation_max_bytes = 1 << 20
-    flow.source.set_group("g", {orders: 10})
-    async with flow.source.writer() as source, flow.target.writer() as target:
-        for writer, partition in ((source, orders), (target, copy)):
-            for number in range(200):
-                await writer.append(partition, key=b"k", value=b"%d" % number, timestamp_ms=number)
-    for offset in (0, 50, 150):
-        await flow.write_sync("orders", offset, offset)
-    await flow.target.delete_records({copy: 100})
-    if restarted:
-        async with flow.running() as parts:
-            await flow.do_pass(parts.checkpointer)
-    async with flow.running() as parts:
-        await flow.do_pass(parts.checkpointer)
-        (row,) = parts.checkpointer.table.rows()
-        assert row.translation.verdict is Verdict.BEFORE_START
+        assert row.translation.verdict is (Verdict.EXACT if of_both else Verdict.BEFORE_START)
         await flow.sync_groups(parts)
     assert flow.checkpoints() == [checkpoint(10, 100)]
     assert await on_target(flow, "g") == {copy: 100}

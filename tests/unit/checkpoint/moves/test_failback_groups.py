@@ -93,17 +93,6 @@ async def test_a_moved_group_that_the_rules_exclude_since_moves_back(
     assert actions(plan) == {}
 
 
-@pytest.mark.parametrize("options", [NO_WAIT, replace(NO_WAIT, groups=("g",))])
-async def test_the_run_that_moves_the_last_group_back_removes_the_fence(
-    rig: MoveRig, options: MoveOptions
-) -> None:
-    await failed_over(rig, "g", "other")
-    await run(rig.served.failback, replace(NO_WAIT, groups=("other",)))
-    assert not await nothing_stays(rig)
-    await run(rig.served.failback, options)
-    assert await nothing_stays(rig)
-
-
 async def test_a_group_that_no_failover_moved_keeps_no_fence(rig: MoveRig) -> None:
     rig.logs.source.set_group("busy", {ORIGIN: 100}, state="STABLE", member_count=1)
     await failed_over(rig, "g")

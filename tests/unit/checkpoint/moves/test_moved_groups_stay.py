@@ -70,18 +70,6 @@ async def test_a_later_failback_does_not_undo_a_reset_on_the_source(rig: MoveRig
     assert await offset_of(rig.logs.source, "other", ORIGIN) == 0
 
 
-async def test_a_group_that_was_put_back_where_it_was_moves_again(rig: MoveRig) -> None:
-    await translated(rig, g=100, other=100)
-    await run(rig.served.failover)
-    await run(rig.served.failback, ONLY_G)
-    rig.logs.source.set_group("other", {ORIGIN: 30})
-    await run(rig.served.failover)
-    assert await offset_of(rig.logs.target, "other", COPY) != 0
-    moved = await offset_of(rig.logs.target, "other", COPY)
-    fresh = (await rig.served.failover.plan(NO_WAIT)).partitions
-    assert {entry.to_offset for entry in fresh if entry.group == "other"} == {moved}
-
-
 async def failover_that_is_cut(rig: MoveRig) -> None:
     await run_until(rig.served.failover.run(NO_WAIT), Step.VERIFY)
 

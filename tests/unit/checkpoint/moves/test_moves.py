@@ -99,17 +99,6 @@ async def test_a_second_run_changes_nothing(rig: MoveRig) -> None:
     assert {Step.FINAL_OFFSETS, Step.DRAIN} <= {step.step for step in steps}
 
 
-async def test_a_group_that_stayed_moves_with_a_later_run(rig: MoveRig) -> None:
-    rig.logs.source.set_group("g", {ORIGIN: 100})
-    rig.logs.source.set_group("late", {ORIGIN: 50}, state="STABLE", member_count=1)
-    await run(rig.served.failover)
-    rig.logs.source.set_group("late", state="EMPTY")
-    _, report = await run(rig.served.failover)
-    assert not report.already_done
-    written = await offset_of(rig.logs.target, "late", COPY)
-    rig.logs.check(50, written or 0)
-
-
 async def test_a_run_that_was_cut_goes_on_as_the_same_run(rig: MoveRig) -> None:
     rig.logs.source.set_group("g", {ORIGIN: 100})
 

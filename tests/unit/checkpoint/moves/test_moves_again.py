@@ -38,15 +38,6 @@ async def test_a_group_moves_again_when_only_checkpoints_are_available(rig: Move
     rig.logs.check(200, written or 0)
 
 
-async def test_a_group_that_was_set_back_on_the_target_stays_there(rig: MoveRig) -> None:
-    rig.logs.source.set_group("g", {ORIGIN: 100})
-    await run(rig.served.failover)
-    rig.logs.target.set_group("g", {COPY: 3})
-    _, again = await run(rig.served.failover)
-    assert await offset_of(rig.logs.target, "g", COPY) == 3
-    assert again.already_done
-
-
 async def test_a_fence_that_somebody_took_away_is_raised_again(rig: MoveRig) -> None:
     rig.logs.source.set_group("g", {ORIGIN: 100})
     await run(rig.served.failover, FENCED)

@@ -117,19 +117,6 @@ async def test_a_group_on_an_empty_partition_continues_at_the_start_of_its_empty
         assert await offset_of(rig.logs.target, "g", copy) == 0
 
 
-async def test_a_failback_of_some_groups_leaves_the_others_on_the_target(rig: MoveRig) -> None:
-    """configsync deletes no copy that these work with, and no group of them goes with one of the source."""
-    for group in ("g", "other"):
-        rig.logs.source.set_group(group, {ORIGIN: 100})
-    await run(rig.served.failover)
-    left: list[bool] = []
-    for options in (MoveOptions(groups=("g",), wait_seconds=0), NO_WAIT):
-        await run(rig.served.failback, options)
-        record = await rig.served.failback.journal.load()
-        left.append(record.on_target)
-    assert left == [True, False]
-
-
 async def test_a_run_refuses_what_its_plan_refuses_and_moves_what_is_accepted() -> None:
     """No group is moved in part unless the plan says so: no flow copies a topic, or the loss is accepted."""
     late, excluded = TopicPartition("late", 0), TopicPartition("__secret", 0)

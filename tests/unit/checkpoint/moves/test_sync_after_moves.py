@@ -69,15 +69,6 @@ async def test_an_older_checkpoint_does_not_undo_what_a_failover_set_back(rig: M
     assert await synced(rig) == moved_to
 
 
-async def test_a_moved_group_that_is_put_back_on_the_target_stays_there(rig: MoveRig) -> None:
-    """The source is off, so only checkpoints from before the failover are known."""
-    await translated(rig, g=250)
-    await run(rig.served.failover)
-    rig.logs.source.take_away()
-    rig.logs.target.set_group("g", {COPY: 0})
-    assert await synced(rig) == 0
-
-
 async def test_groups_that_the_failover_did_not_move_are_synced(rig: MoveRig) -> None:
     await translated(rig, g=100, other=100)
     await run(rig.served.failover, ONLY_G)
@@ -86,15 +77,6 @@ async def test_groups_that_the_failover_did_not_move_are_synced(rig: MoveRig) ->
     other = await synced(rig, "other")
     rig.logs.check(200, other or 0)
     assert await offset_of(rig.logs.target, "g", COPY) == moved_to
-
-
-async def test_after_the_failback_groups_are_synced_again(rig: MoveRig) -> None:
-    await translated(rig, g=100)
-    await run(rig.served.failover)
-    await run(rig.served.failback)
-    await translated(rig, g=200)
-    rig.logs.check(200, await synced(rig) or 0)
-    assert flow_progress(rig.parts).offsets_held == ("", "")
 
 
 async def test_a_place_on_the_target_that_a_failback_skipped_from_stays_until_the_group_goes_on(
@@ -110,16 +92,6 @@ async def test_a_place_on_the_target_that_a_failback_skipped_from_stays_until_th
     assert await synced(rig) == own
     await translated(rig, g=250)
     rig.logs.check(250, await synced(rig) or 0)
-
-
-async def test_a_failback_of_some_groups_leaves_the_others_alone(rig: MoveRig) -> None:
-    await translated(rig, g=100, other=100)
-    await run(rig.served.failover)
-    await run(rig.served.failback, ONLY_G)
-    rig.logs.target.set_group("other", {COPY: 0})
-    await translated(rig, g=200)
-    rig.logs.check(200, await synced(rig) or 0)
-    assert await offset_of(rig.logs.target, "other", COPY) == 0
 
 
 async def failover_again(rig: MoveRig) -> None:
@@ -263,14 +235,6 @@ async def test_after_a_cancelled_run_groups_are_synced_unless_it_may_have_commit
     rig.logs.target.set_group("g", {COPY: 0})
     assert ((await synced(rig) or 0) > 0) is syncs
     assert ("failover run 'A->B'" in flow_progress(rig.parts).offsets_held[1]) is not syncs
-
-
-async def test_after_an_aborted_run_groups_are_synced_again(rig: MoveRig) -> None:
-    await translated(rig, g=100)
-    await run_until(rig.served.failover.run(NO_WAIT), Step.COMMIT)
-    await rig.served.failover.abort("ann")
-    await translated(rig, g=200)
-    rig.logs.check(200, await synced(rig) or 0)
 
 
 async def test_an_aborted_run_leaves_alone_what_an_earlier_failover_moved(rig: MoveRig) -> None:
