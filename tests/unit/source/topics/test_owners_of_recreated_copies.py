@@ -5,18 +5,14 @@ import pytest
 from twinlog.model import TopicPartition
 from twinlog_source.driver.state import FlowState
 from unit.source.flow_rig import FlowRig, P, ledger, reported
-from unit.source.topics.lost_copies_rig import AUTO, TRANSLATED
+from unit.source.topics.lost_copies_rig import AUTO, TRANSLATED, copied_whole, stored_whole
 from unit.source.topics.test_recreated_copies import write_foreign
 
 
 async def owner_before_the_last(rig: FlowRig) -> FlowState:
     """A process on standby that owned the flow before its target topic was recreated. Another one noticed
     that, and has copied five records to the new topic."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
-    first = await rig.owner(TRANSLATED)
-    reported(first, position=20, source_end=20, target_end=20)
+    first = await copied_whole(rig, TRANSLATED)
     await first.leave()
     rig.target.add_topic("A.t")
     second = await rig.owner(TRANSLATED)
@@ -38,9 +34,7 @@ async def test_an_owner_that_gets_the_flow_back_has_no_memory_of_the_former_topi
 
 
 async def test_an_owner_that_gets_the_flow_back_forgets_where_the_former_copy_began(rig: FlowRig) -> None:
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await stored_whole(rig, AUTO)
     first = await rig.owner(AUTO)
     await rig.target.delete_records({TopicPartition("A.t", 0): 15})
     await first.target_logs.look_at_starts(first.topics)
@@ -86,11 +80,7 @@ async def test_a_stop_before_the_recreated_topic_is_noted_leaves_no_end_of_it(
     rig: FlowRig, mode: str
 ) -> None:
     """Its tasks have to give their partitions back first, and the process is stopped meanwhile."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
-    state = await rig.owner(mode)
-    reported(state, position=20, source_end=20, target_end=20)
+    state = await copied_whole(rig, TRANSLATED, then=mode)
     await state.leave()
     rig.target.add_topic("A.t")
     await rig.say(state.decisions)
@@ -104,11 +94,7 @@ async def test_a_stop_before_the_recreated_topic_is_noted_leaves_no_end_of_it(
 
 async def test_an_end_of_the_former_topic_is_not_stored_as_that_of_the_recreated_one(rig: FlowRig) -> None:
     """The recreated topic has no leader yet, so its end is not compared."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
-    state = await rig.owner(AUTO)
-    reported(state, position=20, source_end=20, target_end=20)
+    state = await copied_whole(rig, TRANSLATED, then=AUTO)
     rig.target.add_topic("A.t")
     await rig.say(state.decisions)
     assert await state.refresh(owned=frozenset({P}))

@@ -14,7 +14,7 @@ from twinlog_source.partitions.events import CopyChanged, SetAside
 from twinlog_source.partitions.orders import PartitionState
 from twinlog_source.topics.wanted import LOOK_SECONDS
 from unit.source.flow_rig import FlowRig, P, ledger, reported
-from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED
+from unit.source.topics.lost_copies_rig import AUTO, PRESERVED, TRANSLATED, copied_whole, stored_whole
 
 
 async def test_a_copy_recreated_while_nobody_copied_is_a_gap(rig: FlowRig) -> None:
@@ -72,11 +72,7 @@ async def test_a_recreated_target_topic_is_not_also_reported_as_truncated(rig: F
 
 async def test_the_gap_includes_records_that_only_the_deleted_target_topic_held(rig: FlowRig) -> None:
     """Retention took it from the source after it was copied. What it took from both before is no gap."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
-    state = await rig.owner(TRANSLATED)
-    reported(state, position=20, source_end=20, target_end=20)
+    state = await copied_whole(rig, TRANSLATED)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     await rig.source.delete_records({P: 12})
     await state.leave()
@@ -87,11 +83,7 @@ async def test_the_gap_includes_records_that_only_the_deleted_target_topic_held(
 
 async def test_what_only_a_copy_held_that_is_made_again_from_the_beginning_is_a_gap(rig: FlowRig) -> None:
     """The new copy gets the source's offsets, and all that the source still holds."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
-    state = await rig.owner(TRANSLATED)
-    reported(state, position=20, source_end=20, target_end=20)
+    state = await copied_whole(rig, TRANSLATED)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     await rig.source.delete_records({P: 12})
     await state.leave()
@@ -110,9 +102,7 @@ async def test_what_only_a_preserved_copy_held_is_a_gap(
     rig: FlowRig, source_begins: int, target_began: int, gap: tuple[int, int] | None
 ) -> None:
     """Retention took it from the source after it was copied. What it took from the copy, too, is no gap."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await stored_whole(rig, AUTO)
     await rig.target.delete_records({TopicPartition("A.t", 0): target_began})
     await rig.source.delete_records({P: source_begins})
     await (await rig.owner(AUTO)).leave()
@@ -126,9 +116,7 @@ async def test_what_only_a_preserved_copy_held_is_a_gap(
 
 
 async def test_where_a_preserved_copy_began_is_no_end_of_it_once_it_is_translated(rig: FlowRig) -> None:
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await stored_whole(rig, AUTO)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     state = await rig.owner(AUTO)
     await state.leave()
@@ -147,9 +135,7 @@ async def test_a_copy_that_got_another_name_has_lost_nothing(
     rig: FlowRig, offsets: str, decided: bool
 ) -> None:
     """By another policy it is another topic; the former one still has the records."""
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(TRANSLATED)).journal.position(P, 20)
+    await stored_whole(rig, TRANSLATED)
     state = await rig.owner(TRANSLATED)
     if decided:
         fact = CopyFact(
@@ -189,9 +175,7 @@ async def test_a_former_topic_of_which_the_target_says_nothing_for_now_is_not_ta
 
 
 async def test_a_preserved_copy_that_got_another_name_has_lost_nothing(rig: FlowRig) -> None:
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(AUTO)).journal.position(P, 20)
+    await stored_whole(rig, AUTO)
     await rig.source.delete_records({P: 12})
     await (await rig.owner(AUTO)).leave()
     rig.target.topics["B.t"] = rig.target.topics["A.t"]
@@ -310,11 +294,7 @@ async def test_a_copy_that_was_copied_again_into_the_recreated_topic_is_not_set_
 async def test_all_that_a_deleted_topic_held_is_a_gap_where_the_new_one_has_other_records(
     rig: FlowRig, before: str
 ) -> None:
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(before)).journal.position(P, 20)
-    state = await rig.owner(before)
-    reported(state, position=20, source_end=20, target_end=20)
+    state = await copied_whole(rig, before)
     await rig.source.delete_records({P: 12})
     await state.leave()
     rig.target.add_topic("A.t")
@@ -328,11 +308,7 @@ async def test_all_that_a_deleted_topic_held_is_a_gap_where_the_new_one_has_othe
 
 @pytest.mark.parametrize("before", [AUTO, TRANSLATED])
 async def test_a_second_recreation_is_a_gap_of_what_the_second_topic_held(rig: FlowRig, before: str) -> None:
-    await rig.write(rig.source, "t", 20)
-    await rig.write(rig.target, "A.t", 20)
-    await (await rig.owner(before)).journal.position(P, 20)
-    state = await rig.owner(before)
-    reported(state, position=20, source_end=20, target_end=20)
+    state = await copied_whole(rig, before)
     await rig.target.delete_records({TopicPartition("A.t", 0): 3})
     await state.leave()
     await rig.source.delete_records({P: 12})
