@@ -398,9 +398,9 @@ def test_the_first_line_names_the_cause_of_each_blocker(capsys: pytest.CaptureFi
     silent = f"brokers 2, 3 of B do not answer; the others do: start broker 2 at {'b' * 60}"
 
     def blocked(plan: pb2.MovePlan) -> None:
-        plan.blockers.extend(["no process owns A->B now", silent])
+        plan.blockers.extend([silent, "no process owns A->B now"])
 
     print_plan(a_plan(blocked), checks(blocked), Output.TABLE, refuses=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == lines[-1] == "NO-GO: no process owns A->B now; brokers 2, 3 of B do not answer"
+    assert lines[0] == lines[-1] == "NO-GO: brokers 2, 3 of B do not answer; no process owns A->B now"
     assert f"NO-GO  {silent}" in lines

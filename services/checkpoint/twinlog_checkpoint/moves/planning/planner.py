@@ -266,7 +266,7 @@ class MovePlanner:
         silent = [f"{each}{offer}" for each in stops]
         stuck = [] if options.accept_loss else late
         yield self._with_warnings(
-            replace(plan, blockers=[*firm, *silent, *of_groups, *losses, *of_places, *stuck]),
+            replace(plan, blockers=[*silent, *firm, *of_groups, *losses, *of_places, *stuck]),
             [
                 *ahead_told(moving, from_alias=plan.from_alias, to_alias=plan.to_alias),
                 *allowed,
