@@ -50,15 +50,21 @@ class Outage:
     def told(self, alias: str) -> str:
         """What is wrong, in words.
 
-        >>> Outage(brokers={2: "kafka-2:9092"}, under_replicated=7).told("B")
-        'broker 2 of B does not answer; the others do; partitions without a leader: 0, that lack replicas: 7'
+        >>> Outage(brokers={2: "kafka-2:9092"}, without_leader=24, under_replicated=24).told("B")
+        'broker 2 of B does not answer; the others do, but 24 partitions have no leader'
+        >>> Outage(brokers={2: "kafka-2:9092"}, under_replicated=1).told("B")
+        'broker 2 of B does not answer; the others do, and every partition has a leader, but 1 lacks replicas'
         """
         if self.reason:
             return self.who(alias)
-        return (
-            f"{self.who(alias)}; the others do; partitions without a leader: {self.without_leader:,},"
-            f" that lack replicas: {self.under_replicated:,}"
-        )
+        leaderless, lacking = self.without_leader, self.under_replicated - self.without_leader
+        but = "and every partition has a leader"
+        if leaderless:
+            but = f"but {leaderless:,} {'partition has' if leaderless == 1 else 'partitions have'} no leader"
+        if lacking > 0:
+            but += f", {'and' if leaderless else 'but'} {lacking:,} {'more ' if leaderless else ''}"
+            but += "lacks replicas" if lacking == 1 else "lack replicas"
+        return f"{self.who(alias)}; the others do, {but}"
 
     def who(self, alias: str) -> str:
         """`broker 2 of B does not answer`, `B does not answer`."""

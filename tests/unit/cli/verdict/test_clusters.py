@@ -152,9 +152,9 @@ def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
     assert verdict.line == "2 problems: FAULTED, BROKER_SILENT"
     issue = verdict.issues[-1]
     assert issue.message == (
-        "brokers 2, 3 of B do not answer; the others do; partitions without a leader: 0, that lack"
-        " replicas: 0: start broker 2, and broker 3 (seen by checkpoint, configsync, heartbeat). 4 of 6"
-        " partitions wait; nothing is lost while the source keeps its records"
+        "brokers 2, 3 of B do not answer; the others do, and every partition has a leader: start broker 2,"
+        " and broker 3 (seen by checkpoint, configsync, heartbeat). 4 of 6 partitions wait; nothing is lost"
+        " while the source keeps its records"
     )
     assert issue.stops
     assert issue.flows == ("A->B",)
