@@ -127,7 +127,7 @@ class GroupSyncer:
             {tp for group in idle for tp in self.parts.checkpointer.history.latest(group)},
             OffsetSpec.LATEST,
         )
-        await self.parts.present.look_again()
+        await self.parts.present.look_again(self._named_topics(idle))
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
         async for group, state in in_turns(sorted(idle.items()), most=TURN_GROUPS):
             held = current[group]
@@ -159,6 +159,14 @@ class GroupSyncer:
             await self.deleter.follow()
         else:
             self.parts.checkpointer.table.on_deletions_held("", "")
+
+    def _named_topics(self, groups: Collection[str]) -> set[str]:
+        """The topics of the source whose checkpoints say which topics their offsets are of."""
+        checkpoints = (
+            each for group in groups for each in self.parts.checkpointer.history.latest(group).values()
+        )
+        origins = (self.parts.origin_of(each.partition) for each in checkpoints if each.topic_ids is not None)
+        return {origin.topic for origin in origins if origin is not None}
 
     def _was_put_back(self, checkpoint: Checkpoint, placed: Mapping[TopicPartition, int]) -> bool:
         """Whether the group still stands on the source where a failback left it (`placed`)."""

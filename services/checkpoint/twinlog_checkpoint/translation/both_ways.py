@@ -102,9 +102,9 @@ class PresentTopics:
             found[topic] = TopicIds(*(each or "" for each in told))
         return found
 
-    async def look_again(self) -> None:
-        """The same about all that were ever asked about."""
-        await self.look(tuple(self._ids))
+    async def look_again(self, topics: Collection[str]) -> None:
+        """The same about these, and all that were ever asked about."""
+        await self.look(sorted({*self._ids, *topics}))
 
     def is_another(self, topic: str, ids: TopicIds | None) -> bool:
         """Whether a topic of the source, or its copy, is not the one that has one of these ids."""
