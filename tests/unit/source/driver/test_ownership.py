@@ -280,3 +280,19 @@ async def test_a_look_for_the_producers_of_many_slots_goes_on_where_its_time_was
     await ownership.find_producers()
     await ownership.find_producers()
     assert asked == [f"twinlog-A-B-{slot}-0" for slot in (0, 4, 4, 8, 0)]
+
+
+async def test_slots_that_only_a_lost_log_named_are_fenced_as_they_are_found(rig: FlowRig) -> None:
+    """A task of the owner before would write to copies that another one is told to go on with."""
+    owner = await rig.owner()
+    await owner.ownership.note_slots(1)
+    rig.known_producers = {f"twinlog-A-B-{slot}-1": 70 + slot for slot in range(3)}
+    copy, record = TopicPartition("A.t", 0), Record(offset=0, timestamp_ms=0, key=None, value=b"late")
+    for slot in (0, 2):
+        rig.open[slot] = copy, rig.target.append_transaction(copy, [record], outcome=None)
+    await owner.ownership.find_producers()
+    assert set(rig.open) == {0}, "its own tasks go on"
+    signed = (await rig.owner()).positions.control.owner
+    assert signed is not None
+    assert signed.slots >= 3
+    assert not rig.open
