@@ -362,9 +362,11 @@ class NewCopies:
 
 
 def _lost_position(copy: TopicPartition, alias: str) -> FatalKafkaError:
-    words = f"{copy} on {alias} has records of the flow, whose position was lost: copying them again would"
-    remedy = "set the position behind those that the copy has, or delete the copy"
-    return FatalKafkaError(f"{words} double them; {remedy}", reason=PartitionReason.NO_POSITION)
+    words = f"{copy} on {alias} has records of the flow, whose position was lost, or which took a route there"
+    remedy = "set the position behind those that the copy has of this topic, or delete the copy"
+    return FatalKafkaError(
+        f"{words}: copying from the start could double them; {remedy}", reason=PartitionReason.NO_POSITION
+    )
 
 
 def target_of(row: PartitionRow, topics: Topics) -> TopicPartition:
