@@ -151,7 +151,7 @@ class DriverMoves:
         """Begin a copy at this position, with the source's offsets where possible; return why it may not
         begin."""
         before = row.position
-        self.book.note(Begun(partition=row.partition, position=position))
+        self.book.note(Begun(partition=row.partition, position=position, is_told=True))
         try:
             await self.modes.decide(topics, only=row.partition)
         except (TwinlogError, asyncio.CancelledError):

@@ -185,9 +185,12 @@ class Begun(RowEvent):
     stored: bool = False
     wrote_nothing: bool = False
     """The flow is known to have written nothing."""
+    is_told: bool = False
+    """An operator says so."""
 
     def change(self, row: PartitionRow, now: float) -> None:
         row.initial = row.position = self.position
+        row.is_told = self.is_told
         row.nothing_until = self.position if self.wrote_nothing else None
         row.stored, row.blocker = self.stored, None
         row.leader_epochs = () if self.stored else row.leader_epochs
@@ -200,7 +203,7 @@ class BeginningRefused(RowEvent):
     before: int | None
 
     def change(self, row: PartitionRow, now: float) -> None:
-        row.position = self.before
+        row.position, row.is_told = self.before, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,6 +173,8 @@ class PartitionRow:
     """The next source offset to copy, committed on the target; None = not known yet."""
     initial: int = 0
     """Where the partition begins while the log has no position of it."""
+    is_told: bool = False
+    """An operator has said so."""
     stored: bool = False
     """The log has `position` or a later one."""
     blocker: Blocker | None = None

@@ -104,8 +104,7 @@ class CopyModes:
                 )
             else:
                 known.append((row, fact))
-        is_told = only is not None
-        unknown = await self._note_held_before(configured, topics, is_told=is_told)
+        unknown = await self._note_held_before(configured, topics)
         for row in (row for row in configured if row.partition not in unknown):
             # Not stored: a copy that has not begun yet may be decided differently with other settings.
             target_id = topics[row.partition.topic].target_topic_id
@@ -114,7 +113,7 @@ class CopyModes:
         if known:
             await self._continue(known, topics)
         if new:
-            await self._begin(new, topics, is_told=is_told)
+            await self._begin(new, topics)
 
     async def _note_transforms(self, rows: Collection[PartitionRow], topics: Topics) -> None:
         """Put on the log from which offset on records are changed otherwise than before."""
@@ -229,7 +228,7 @@ class CopyModes:
         )
         return fact
 
-    async def _begin(self, new: Collection[PartitionRow], topics: Topics, *, is_told: bool) -> None:
+    async def _begin(self, new: Collection[PartitionRow], topics: Topics) -> None:
         # The table may change while the clusters answer.
         rows = {row.partition: row for row in new}
         copies: list[NewCopy] = []
@@ -255,22 +254,21 @@ class CopyModes:
         # Behind what both logs have in common there may be what a translated copy got.
         differ = [rows[each] for each, fact in facts.items() if not (fact.preserved or begins[each].is_there)]
         common = {each for each, copy in begins.items() if copy.common is not None}
-        for partition in await self._note_held_before(differ, topics, is_told=is_told, have_common=common):
+        for partition in await self._note_held_before(differ, topics, have_common=common):
             del facts[partition]
         if facts:
-            await self._state(rows, begins, facts, topics, is_told=is_told)
+            await self._state(rows, begins, facts, topics)
 
     async def _note_held_before(
         self,
         rows: Collection[PartitionRow],
         topics: Topics,
         *,
-        is_told: bool,
         have_common: Collection[TopicPartition] = (),
     ) -> Collection[TopicPartition]:
         """Put on the log, before copies begin, what their targets hold of others, but for those that continue
         behind a common log. Return those of which this is not known now: they are set aside."""
-        held = await self.new_copies.held_before(rows, topics, is_told=is_told)
+        held = await self.new_copies.held_before(rows, topics)
         facts: list[ForeignFact] = []
         for row in rows:
             found, topic = held.get(row.partition), topics[row.partition.topic]
@@ -337,8 +335,6 @@ class CopyModes:
         begins: Mapping[TopicPartition, NewCopy],
         facts: Mapping[TopicPartition, CopyFact],
         topics: Topics,
-        *,
-        is_told: bool,
     ) -> None:
         await self.confirm()
         moved = await self._moved([rows[partition] for partition in facts], topics)
@@ -360,7 +356,7 @@ class CopyModes:
                 begins_at = fact.since if fact.preserved else copy.begins_at
                 await self._note_lost(row, begins_at, topics[partition.topic], is_moved=partition in moved)
             # With a fact and without the position that was told, a later process would copy all again.
-            if position == row.position and not (is_told and not fact.preserved):
+            if position == row.position and (fact.preserved or not row.is_told):
                 continue
             assert position is not None
             if fact.preserved and not row.stored:

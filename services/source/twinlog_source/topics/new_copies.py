@@ -113,13 +113,13 @@ class NewCopies:
         return await self._compare(suspects, ends, topics)
 
     async def held_before(
-        self, rows: Collection[PartitionRow], topics: Topics, *, is_told: bool
+        self, rows: Collection[PartitionRow], topics: Topics
     ) -> Mapping[TopicPartition, ForeignWrite | KafkaError]:
         """What the targets of copies that begin hold already, and nobody has copied there as far as is known:
         no position is stored, the flow did not write last, and no flow copies it back. By whom, is known of
         the last records: nothing of a target that may not be read. Heartbeats are nobody's data. An error
         (NO_POSITION) where the flow has written and its position was lost, unless an operator has just said
-        where it begins (`is_told`). Raises KafkaError."""
+        where it begins. Raises KafkaError."""
         targets = {
             row.partition: target_of(row, topics)
             for row in rows
@@ -134,12 +134,11 @@ class NewCopies:
         if not logs:
             return found
         await self.origins.read()
-        producers = await self._last_producers(
-            {target: end for target, (_, end) in logs.items()}, is_told=is_told
-        )
-        known = self._own_producers()
         held = [row for row in rows if targets.get(row.partition) in logs]
-        first = [row for row in held if self._begins_first(row, topics) and not is_told]
+        told = {targets[row.partition] for row in held if row.is_told}
+        producers = await self._last_producers({target: end for target, (_, end) in logs.items()}, told)
+        known = self._own_producers()
+        first = [row for row in held if self._begins_first(row, topics) and not row.is_told]
         written = await self._written(first, topics, producers)
         for row in held:
             partition, topic = row.partition, topics[row.partition.topic]
@@ -157,7 +156,7 @@ class NewCopies:
         return found
 
     async def _last_producers(
-        self, ends: Mapping[TopicPartition, int], *, is_told: bool
+        self, ends: Mapping[TopicPartition, int], told: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
         """Who wrote last, once the flow's own producers have names again; an error where these are not
         known."""
@@ -168,7 +167,7 @@ class NewCopies:
                 await self.find_producers()
         except KafkaError as error:
             # Who was told where to begin waits for no coordinator, which may be away for good.
-            return found if is_told else {**found, **dict.fromkeys(unknown, error)}
+            return {**found, **{each: error for each in unknown if each not in told}}
         return found
 
     def _own_producers(self) -> Mapping[int, str]:
