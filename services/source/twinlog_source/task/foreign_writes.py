@@ -171,9 +171,8 @@ class RestingCopies:
     on_hidden: Callable[[TopicPartition], None] = lambda _target: None
     """Called with a copy of whose last records consumers see none."""
     _hidden: dict[TopicPartition, int] = field(default_factory=dict)
-    """By target partition: where those copies end that were so at the last look."""
-    _hidden_to: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where they ended at rest: once consumers see that, what hung has ended, whatever is open behind it."""
+    """By target partition: where those copies ended at rest that were so at the last look. Once consumers see
+    that, what hung has ended, whatever is open behind it."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Loop until `stop`."""
@@ -193,11 +192,12 @@ class RestingCopies:
             for target, copy in self.by_target.items()
             if (end := self._resting_end(copy)) is not None
         }
-        seen_before, self._hidden = self._hidden, {}
+        seen_before = self._hidden
+        self._hidden = {each: end for each, end in seen_before.items() if self.by_target[each].is_hidden}
         hidden = {
-            target: min(self._hidden_to[target], copy.target_end)
-            for target, copy in self.by_target.items()
-            if copy.is_hidden and target not in before and copy.target_end is not None
+            target: min(end, written)
+            for target, end in self._hidden.items()
+            if target not in before and (written := self.by_target[target].target_end) is not None
         }
         if not before and not hidden:
             return
@@ -216,7 +216,6 @@ class RestingCopies:
             elif found < before[target]:
                 self._hidden[target] = before[target]
                 if copy.is_hidden:
-                    self._hidden_to[target] = before[target]
                     self.on_hidden(target)
             elif found > before[target] + copy.markers_to_come and await self.foreign_writes.look(
                 copy.partition, target, before[target], found, stop
