@@ -188,7 +188,6 @@ def _runner(route: Route, parts: FlowParts, around: SharedDependencies) -> MoveR
             is_owner=lambda: False,
         ),
         duty=parts.duty,
-        clock=around.clock,
         lock=parts.moving,
     )
 

@@ -75,7 +75,7 @@ async def test_an_owner_learns_of_fences_from_the_journal_and_forgets_them_with_
         assert known.topics == {}
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                known.run(stop, load=journal.load, tend=no_others, clock=rig.served.failover.clock),
+                known.run(stop, load=journal.load, tend=no_others, clock=rig.served.failover.planner.clock),
                 name="fences",
             )
             await eventually(lambda: known.topics == {"source": 1, "target": 0})

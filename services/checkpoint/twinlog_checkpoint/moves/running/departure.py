@@ -77,7 +77,7 @@ async def _unheld(run: RunState) -> Collection[AclBinding]:
 async def _drain(run: RunState, look_seconds: float) -> AsyncGenerator[StepEvent, None]:
     """Wait until everything before the final offsets is copied."""
     meter, stop, options = run.planner.meter(), run.planner.stop, run.options
-    give_up_at = run.clock.monotonic() + options.wait_seconds
+    give_up_at = run.planner.clock.monotonic() + options.wait_seconds
     if options.wait_seconds > 0:
         yield run.event(Step.DRAIN, StepState.STARTED, "waiting until everything is copied")
     while not stop.is_set():
@@ -92,7 +92,7 @@ async def _drain(run: RunState, look_seconds: float) -> AsyncGenerator[StepEvent
             yield run.event(Step.DRAIN, StepState.SKIPPED, message, records_left=left)
             return
         yield run.event(Step.DRAIN, StepState.PROGRESS, _waiting_for(backlog), records_left=left)
-        if run.clock.monotonic() >= give_up_at:
+        if run.planner.clock.monotonic() >= give_up_at:
             if not options.accept_loss:
                 raise _not_copied(backlog, options)
             message = (
@@ -129,7 +129,7 @@ async def _final_offsets(
     return await ends_behind_fence(
         side,
         partitions,
-        clock=run.clock,
+        clock=run.planner.clock,
         stop=run.planner.stop,
         look_seconds=look_seconds,
         accept_loss=accepts,

@@ -1,12 +1,12 @@
 """What one run of a move was asked for, and what it has found and done so far."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from twinlog.clock import Clock
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, Run, Step
 from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
 from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState, finished, run_of, step_event
@@ -16,8 +16,7 @@ from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState, fi
 class RunState:
     planner: MovePlanner
     duty: LeaseGuard
-    clock: Clock
-    record: Callable[[Moves], Awaitable[None]]
+    journal: MoveJournal
     options: MoveOptions
     before: Moves
     """What was recorded when it began."""
@@ -54,14 +53,14 @@ class RunState:
 
     async def store(self, moves: Moves) -> None:
         self.moves = moves
-        await self.record(moves)
+        await self.duty.hold(lambda: self.journal.store(moves))
 
     def finished(self) -> Moves:
         """The record if the run ends now."""
-        now_ms = self.clock.now_ms()
+        now_ms = self.planner.clock.now_ms()
         return finished(self.moves, self.partitions, self.options, all_listed=self.all_listed, now_ms=now_ms)
 
     def event(
         self, step: Step, state: StepState, message: str, *, records_left: int | None = None
     ) -> StepEvent:
-        return step_event(self.clock, step, state, message, records_left=records_left)
+        return step_event(self.planner.clock, step, state, message, records_left=records_left)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from twinlog.clock import Clock
 from twinlog.errors import KafkaError, StateError, WireFormatError
 from twinlog.kafka.ports import AclBinding, KafkaCluster
 from twinlog.model import ClusterAlias
@@ -143,7 +142,6 @@ class MoveRunner:
     """The journal of the reverse flow, also if this process does not have that flow."""
     duty: LeaseGuard
     """Tells whether this process owns the flow; it writes only then."""
-    clock: Clock
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Shared by both directions of a flow."""
     drain_look_seconds: float = 1.0
@@ -163,12 +161,11 @@ class MoveRunner:
         async with self.lock:
             last = await self.recorded()
             kind, flow = self.planner.route.kind, self.planner.route.flow
-            now_ms = self.clock.now_ms()
+            now_ms = self.planner.clock.now_ms()
             run = RunState(
                 planner=self.planner,
                 duty=self.duty,
-                clock=self.clock,
-                record=self._store,
+                journal=self.journal,
                 options=options,
                 before=last,
                 done_with=await self.planner.places.finished_with(last, options),
@@ -272,11 +269,11 @@ class MoveRunner:
             if reversed_flow:
                 over = replace(moves, fences={**moves.fences, here: {}})
             else:
-                over = given_up(moves, now_ms=self.clock.now_ms())
+                over = given_up(moves, now_ms=self.planner.clock.now_ms())
             lifted = set(moves.fenced(here)).difference(over.fenced(here))
             holder = await self.planner.route.holder()
             kept = await self.duty.hold(lambda: release_fences(cluster, lifted, holder))
-            await self._store(over)
+            await self.duty.hold(lambda: self.journal.store(over))
             _log.info("move_aborted", kind=kind, flow=str(self.journal.flow), run_id=last.run_id, by=by)
             unfenced = sorted(fence.resource_name for fence in lifted.difference(kept))
             return Aborted(before=moves, after=over, unfenced_topics=unfenced)
@@ -349,9 +346,6 @@ class MoveRunner:
         for step in (Step.FENCE, Step.FINAL_OFFSETS, Step.DRAIN):
             yield run.event(step, StepState.SKIPPED, f"{run.plan.from_alias} does not answer")
 
-    async def _store(self, moves: Moves) -> None:
-        await self.duty.hold(lambda: self.journal.store(moves))
-
     async def _report(self, run: RunState, *, already_done: bool) -> MoveReport:
         """Raises KafkaError."""
         fenced = sorted(run.moves.fences.get(run.plan.from_alias, ()))
@@ -360,7 +354,7 @@ class MoveRunner:
             run_id=run.recorded.run_id,
             already_done=already_done,
             started_ms=run.recorded.started_ms,
-            finished_ms=run.recorded.finished_ms or self.clock.now_ms(),
+            finished_ms=run.recorded.finished_ms or self.planner.clock.now_ms(),
             plan=plan,
             left_behind=left_behind(
                 plan.partitions,
