@@ -59,6 +59,29 @@ def test_whatever_was_cleaned_on_either_side_a_copy_is_not_accused(
     assert proof.differences == []
 
 
+@given(histories(), st.integers(1, 40), st.data())
+def test_records_that_were_written_twice_accuse_no_copy_whatever_was_cleaned(
+    written: list[DecodedRecord], at_once: int, data: st.DataObject
+) -> None:
+    """A producer without idempotence repeats them with everything, and LogAppendTime leaves times out."""
+    repeated = [
+        each._replace(timestamp_ms=NOW_MS + each.offset // at_once, value=each.value and b"v")
+        for each in written
+    ]
+    are_compacted = data.draw(st.sampled_from([(True, True), (False, True), (True, False)]))
+    sides = [
+        cleaned(repeated, data.draw(st.integers(0, len(written) - 1)) if is_so else 0, tombstones_too=False)
+        for is_so in are_compacted
+    ]
+    proof = prove(
+        log(sides[0], data),
+        log(sides[1], data),
+        source_compacted=are_compacted[0],
+        target_compacted=are_compacted[1],
+    )
+    assert proof.differences == []
+
+
 @given(histories(), st.data())
 def test_what_was_cleaned_because_of_records_that_are_newer_than_the_comparison_is_no_difference(
     written: list[DecodedRecord], data: st.DataObject

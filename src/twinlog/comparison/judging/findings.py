@@ -7,7 +7,7 @@ explains that, but only for as many records as the log has holes there: a log wi
 Records that both logs hold are removed from the hunks before: no later record explains their difference.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -214,6 +214,8 @@ class LastOfKey(NamedTuple):
 
     offset: int
     is_tombstone: bool
+    identity: Hashable
+    """Equal for equal records."""
 
 
 def take_superseded(findings: Findings) -> Steps[None]:
@@ -225,25 +227,38 @@ def take_superseded(findings: Findings) -> Steps[None]:
         return
     comparison, bounds = findings.comparison, findings.bounds
     limits = {Side.SOURCE: comparison.source.limit, Side.TARGET: comparison.target.limit}
+    starts = {Side.SOURCE: bounds.source_start, Side.TARGET: bounds.target_start}
     last: dict[Side, dict[bytes, LastOfKey]] = {Side.SOURCE: {}, Side.TARGET: {}}
+
+    holes = {side: limits[side] - start for side, start in starts.items()}
+    seen: dict[Side, dict[Hashable, int]] = {
+        Side.SOURCE: dict.fromkeys((findings.identity(e) for h in findings.hunks for e in h.source), 0),
+        Side.TARGET: dict.fromkeys((findings.identity(e) for h in findings.hunks for e in h.target), 0),
+    }
 
     def scan(side: Side, start: int, limit: int) -> Steps[None]:
         of_side = last[side]
 
         def note(entry: Entry) -> None:
+            holes[side] -= 1
             if entry.key in keys:
-                of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone)
+                identity = findings.identity(entry)
+                of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone, identity)
+                if identity in seen[side]:
+                    seen[side][identity] += 1
 
         yield from findings.scan(side, start, limit, note)
 
-    yield from scan(Side.SOURCE, bounds.source_start, limits[Side.SOURCE])
-    yield from scan(Side.TARGET, bounds.target_start, limits[Side.TARGET])
+    for side, start in starts.items():
+        yield from scan(side, start, limits[side])
     if bounds.target_compacted:
         findings.proof.displaced_from = _displaced_from(findings.hunks, last[Side.SOURCE], last[Side.TARGET])
     # Compaction did not remove records that both logs hold, however many later records of the key there are.
     for hunk in findings.hunks:
         findings.take_pairs(hunk, pairs_on_both_sides(hunk, comparison.outcome.offsets.is_promised))
     superseded = Superseded(
+        repeated={side: _repeated(findings, side, last, seen[side]) for side in Side},
+        holes=holes,
         bounds=bounds,
         source=last[Side.SOURCE],
         target=last[Side.TARGET],
@@ -271,13 +286,42 @@ def _displaced_from(
         source[entry.key].offset
         for hunk in hunks
         for entry in hunk.target
-        if entry.key in source and target.get(entry.key) == (entry.offset, entry.is_tombstone)
+        if entry.key in source and entry.key in target and target[entry.key].offset == entry.offset
     )
     return min(found, default=None)
 
 
+def _repeated(
+    findings: Findings,
+    side: Side,
+    last: Mapping[Side, Mapping[bytes, LastOfKey]],
+    seen: Mapping[Hashable, int],
+) -> Collection[bytes]:
+    """Keys of which a side has equal records: any of them may have matched, so that the holes of the other
+    log are elsewhere. Both logs end with the same record of them."""
+    other = Side.TARGET if side is Side.SOURCE else Side.SOURCE
+    only = {
+        Side.SOURCE: [entry for hunk in findings.hunks for entry in hunk.source],
+        Side.TARGET: [entry for hunk in findings.hunks for entry in hunk.target],
+    }
+    unmatched = {entry.offset for entry in only[other]}
+
+    def end_alike(key: bytes) -> bool:
+        own, there = last[side][key], last[other].get(key)
+        if there is None:
+            return own.is_tombstone
+        return own.identity == there.identity and there.offset not in unmatched
+
+    keys = {entry.key for entry in only[side] if entry.has_key and seen[findings.identity(entry)] > 1}
+    return {key for key in keys if end_alike(key)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
+    repeated: Mapping[Side, Collection[bytes]]
+    """Keys of each side: compaction removed their records from the other log, wherever its holes are."""
+    holes: Mapping[Side, int]
+    """Offsets without a record of each whole log."""
     bounds: Bounds
     source: Mapping[bytes, LastOfKey]
     target: Mapping[bytes, LastOfKey]
@@ -308,7 +352,11 @@ class Superseded:
     def _copies(self, hunk: Hunk) -> set[int]:
         """Offsets of the copy's records that compaction removed from the source."""
         room = _holes(hunk.source, hunk.source_before, hunk.source_after, self.source_limit)
-        return {entry.offset for entry in [e for e in hunk.target if self._left_source(e, hunk)][:room]}
+        repeated = self.repeated[Side.TARGET]
+        if any(entry.key in repeated for entry in hunk.target):
+            room = self.holes[Side.SOURCE]
+        found = [entry for entry in hunk.target if entry.key in repeated or self._left_source(entry, hunk)]
+        return {entry.offset for entry in found[:room]}
 
     def _left_source(self, entry: Entry, hunk: Hunk) -> bool:
         if not entry.has_key:
@@ -327,7 +375,10 @@ class Superseded:
     def _originals(self, hunk: Hunk, copies: set[int]) -> set[int]:
         """Offsets of the source's records that compaction removed from the copy."""
         room = _holes(hunk.target, hunk.target_before, hunk.target_after, self.target_limit)
-        found = [entry for entry in hunk.source if self._left_target(entry, hunk, copies)]
+        repeated = self.repeated[Side.SOURCE]
+        if any(entry.key in repeated for entry in hunk.source):
+            room = self.holes[Side.TARGET]
+        found = [e for e in hunk.source if e.key in repeated or self._left_target(e, hunk, copies)]
         return {entry.offset for entry in found[:room]}
 
     def _left_target(self, entry: Entry, hunk: Hunk, copies: set[int]) -> bool:
