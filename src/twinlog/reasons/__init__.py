@@ -2,6 +2,7 @@
 do: the table in `reasons.txt`, which docs/reasons.md is generated from. A test compares the code with it."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,7 @@ from twinlog.text_tables import read_table
 
 AGAIN: Final = "again"
 """What follows this word is for a failure that lasts."""
+_ANY_FLOW: Final = "A->B"
 _ROW: Final = re.compile(r"([A-Z_0-9]+)((?: -?\d+)*): (.+) => ([^|]+?)(?: \| (.+))?")
 
 
@@ -59,8 +61,9 @@ def read_row(line: str, command: str) -> Reason:
 *OWN, KAFKA = _read_groups()
 
 
-def known_reasons() -> dict[str, dict[str, str]]:
-    """Meaning and remedy of every reason, Twinlog's own before Kafka's; a word may have several."""
+def known_reasons(flow: str = _ANY_FLOW) -> dict[str, dict[str, str]]:
+    """Meaning and remedy of every reason, Twinlog's own before Kafka's; a word may have several. Commands are
+    about this flow."""
     found: dict[str, list[Reason]] = {}
     for reason in (reason for group in OWN for reason in group.reasons):
         found.setdefault(reason.name, []).append(reason)
@@ -69,7 +72,9 @@ def known_reasons() -> dict[str, dict[str, str]]:
     return {
         name: {
             "meaning": "; or: ".join(dict.fromkeys(each.meaning for each in told)),
-            "remedy": "; or: ".join(dict.fromkeys(map(shown_remedy, told))),
+            "remedy": "; or: ".join(dict.fromkeys(map(shown_remedy, told))).replace(
+                f"'{_ANY_FLOW}'", shlex.quote(flow)
+            ),
         }
         for name, told in found.items()
     }

@@ -23,7 +23,7 @@ from twinlog.cli.configsync.explain import (
 from twinlog.errors import TwinlogError
 from unit.cli.snapshots.recorded import Recorded, run
 
-FLOW = FlowStatus()
+FLOW = FlowStatus(flow=Flow(source="A", target="B"))
 KEEPS = PartitionStatus(offsets="preserved", offsets_since=3)
 OWN = PartitionStatus(
     source=TopicPartition(topic="t"), offsets="translated", offsets_reason="FILL_TOO_LARGE", offsets_since=0
@@ -90,6 +90,13 @@ def test_what_to_do_is_said_once_for_partitions_with_one_reason() -> None:
     lines = trouble_lines(denied, FLOW)
     assert [line for line in lines if line.startswith("  do: ")] == lines[-1:]
     assert "DENY" in lines[-1]
+
+
+def test_the_commands_of_a_remedy_name_the_flow_that_they_are_about() -> None:
+    large = PartitionStatus(source=TopicPartition(topic="orders"), reason="RECORD_TOO_LARGE")
+    _, remedy = trouble_lines([large], FlowStatus(flow=Flow(source="east", target="west")))
+    assert "`twinlog plan 'east->west' --scope configs`" in remedy
+    assert "A->B" not in remedy
 
 
 def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None:

@@ -139,14 +139,15 @@ def trouble_lines(partitions: Partitions | None, flow: source_pb.FlowStatus, mos
             found = by_cause.setdefault((alias, "" if alias else reason), [])
             found.append(_Trouble(partition_name(each.source), reason, words))
     lines: list[str] = []
+    reasons = known_reasons(flow_name(flow.flow))
     for (alias, reason), found in islice(by_cause.items(), most):
-        words, remedy = found[0].words, known_reasons().get(reason, {}).get("remedy", "")
+        words, remedy = found[0].words, reasons.get(reason, {}).get("remedy", "")
         if reason == "PAUSED_BY_OPERATOR":
             remedy = _resume(flow.pauses, found) or remedy
         if alias:
             row = rows.pop(alias)
             words = f"{', '.join(dict.fromkeys(each.reason for each in found))}: {row.outage_words}"
-            remedy = "" if row.outage.remedy else known_reasons().get(row.outage.reason, {}).get("remedy", "")
+            remedy = "" if row.outage.remedy else reasons.get(row.outage.reason, {}).get("remedy", "")
         lines.append(f"{_first_of([each.partition for each in found])}: {words}")
         lines += [f"  do: {remedy}"] if remedy else []
     left = len(by_cause) - most

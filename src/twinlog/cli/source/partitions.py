@@ -25,6 +25,7 @@ from twinlog.cli.common.fields import (
 from twinlog.cli.common.names import (
     CLOCK,
     MOST_SECONDS,
+    flow_name,
     parse_flow,
     producer_words,
     shown_bytes,
@@ -352,11 +353,12 @@ def _print_rows(
     for (state, reason), count in more.items():
         typer.echo(f"and {count:,} more {' '.join(filter(None, (state, reason)))}; -v lists them")
     causes = {why: cause_of(why, silent) for each in shown if few_of_each for why in troubles_of(each)}
+    flows = {why: flow_name(each.flow) for each in reversed(shown) for why in troubles_of(each)}
     for row in silent:
         follow = ", ".join(reason for reason, alias in causes.items() if alias == row.alias)
         say(f"{follow}: {row.outage_words}" if follow else row.outage_words)
     for reason, alias in causes.items():
-        if not alias and (known := known_reasons().get(reason)):
+        if not alias and (known := known_reasons(flows[reason]).get(reason)):
             say(f"{reason}: {known['remedy']}")
     if not few_of_each and len(shown) < len(found):
         typer.echo(f"… and {len(found) - len(shown)} more; --trouble shows those that do not run")
