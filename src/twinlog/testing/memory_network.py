@@ -131,13 +131,6 @@ class MemoryTransport(asyncio.Transport):
         if not self._closing and data:
             self._tell(bytes(data))
 
-    def write_eof(self) -> None:
-        if not self._closing:
-            self._tell(None)
-
-    def can_write_eof(self) -> bool:
-        return True
-
     def close(self) -> None:
         """What was written still arrives."""
         if not self._closing:
@@ -155,12 +148,6 @@ class MemoryTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._protocol
-
     def pause_reading(self) -> None:
         self._paused = True
 
@@ -170,14 +157,8 @@ class MemoryTransport(asyncio.Transport):
         for data in waiting:
             self.soon(self.arrive, data)
 
-    def is_reading(self) -> bool:
-        return not self._paused and not self._closing
-
     def get_write_buffer_size(self) -> int:
         return 0
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return 0, 1 << 16
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """The network takes everything at once."""

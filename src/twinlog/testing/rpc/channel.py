@@ -171,11 +171,6 @@ class MemoryCall:
     async def trailing_metadata(self) -> Metadata:
         return (await self._status()).trailing
 
-    async def wait_for_connection(self) -> None:
-        await self.initial_metadata()
-        if self.done():
-            await self._raise_for_status()
-
     async def read(self) -> Any:
         try:
             message = await self._link.answers.get()

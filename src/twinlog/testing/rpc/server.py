@@ -152,16 +152,13 @@ async def _requests(pipe: Pipe, read: Callable[[bytes], Any]) -> AsyncIterator[A
         yield read(message)
 
 
-class _Context(grpc.aio.ServicerContext[Any, Any]):
+class _Context:
     """What a handler is given."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
         self.status = Status(grpc.StatusCode.OK)
         self.write_message: Callable[[Any], bytes] = bytes
-
-    async def read(self) -> Any:
-        raise NotImplementedError("Twinlog's handlers iterate over their requests")
 
     async def write(self, message: Any) -> None:
         self._link.begin(())
@@ -180,12 +177,6 @@ class _Context(grpc.aio.ServicerContext[Any, Any]):
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:
         self.status = Status(self.status.code, self.status.details, tuple(trailing_metadata))
 
-    def set_code(self, code: Any) -> None:
-        self.status = Status(code, self.status.details, self.status.trailing)
-
-    def set_details(self, details: str) -> None:
-        self.status = Status(self.status.code, details, self.status.trailing)
-
     def code(self) -> grpc.StatusCode:
         return self.status.code
 
@@ -200,12 +191,6 @@ class _Context(grpc.aio.ServicerContext[Any, Any]):
 
     def peer(self) -> str:
         return self._link.peer
-
-    def peer_identities(self) -> None:
-        return None
-
-    def peer_identity_key(self) -> None:
-        return None
 
     def auth_context(self) -> dict[str, Any]:
         return {}
@@ -222,9 +207,3 @@ class _Context(grpc.aio.ServicerContext[Any, Any]):
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         self._link.on_end.append(partial(callback, self))
-
-    def set_compression(self, compression: grpc.Compression) -> None:
-        """Nothing is compressed in memory."""
-
-    def disable_next_message_compression(self) -> None:
-        """Nothing is compressed in memory."""
