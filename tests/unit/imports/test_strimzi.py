@@ -8,6 +8,14 @@ from twinlog.imports import Fate, Format
 from unit.imports.estates import STRIMZI_V1, imported, places, read_back, texts
 
 SECRETS = "/etc/twinlog/secrets"
+FILES = {
+    f"{SECRETS}/mirror-east/password": "s3cret",
+    f"{SECRETS}/west-user/user.crt": "CERTIFICATE",
+    f"{SECRETS}/west-user/user.key": "KEY",
+    f"{SECRETS}/west-cluster-ca-cert/ca.crt": "CA-NEW",
+    f"{SECRETS}/old-ca/old.crt": "CA-OLD",
+    f"{SECRETS}/east-cluster-ca-cert/ca.crt": "CA-EAST",
+}
 
 
 def test_every_key_of_a_v1_resource_arrives_where_it_is_read() -> None:
@@ -15,15 +23,7 @@ def test_every_key_of_a_v1_resource_arrives_where_it_is_read() -> None:
 
     assert found.format is Format.STRIMZI
     assert found.complete
-    files = {
-        f"{SECRETS}/mirror-east/password": "s3cret",
-        f"{SECRETS}/west-user/user.crt": "CERTIFICATE",
-        f"{SECRETS}/west-user/user.key": "KEY",
-        f"{SECRETS}/west-cluster-ca-cert/ca.crt": "CA-NEW",
-        f"{SECRETS}/old-ca/old.crt": "CA-OLD",
-        f"{SECRETS}/east-cluster-ca-cert/ca.crt": "CA-EAST",
-    }
-    [flow] = read_back(found, files=files).flows
+    [flow] = read_back(found, files=FILES).flows
     assert str(flow.flow) == "east->west"
     assert flow.enabled
     assert flow.configsync.topics.include == ("orders", r"payments\..*")
@@ -41,23 +41,8 @@ def test_every_key_of_a_v1_resource_arrives_where_it_is_read() -> None:
     assert not flow.heartbeat.enabled, "v1 has no heartbeat connector"
 
 
-def test_progress_is_looked_for_where_the_operators_workers_keep_it() -> None:
-    [flow] = read_back(imported(STRIMZI_V1)).flows
-
-    assert flow.source.offset_storage.topic == "mirror-offset"
-    assert flow.source.offset_storage.replication_factor == -1
-    assert flow.source.connector_name == "east->west.MirrorSourceConnector"
-
-
 def test_clients_get_what_the_connectors_and_their_worker_got() -> None:
-    files = {
-        f"{SECRETS}/mirror-east/password": "s3cret",
-        f"{SECRETS}/west-user/user.crt": "CERTIFICATE",
-        f"{SECRETS}/west-user/user.key": "KEY",
-        f"{SECRETS}/west-cluster-ca-cert/ca.crt": "CA-NEW",
-        f"{SECRETS}/old-ca/old.crt": "CA-OLD",
-    }
-    [flow] = read_back(imported(STRIMZI_V1), files=files).flows
+    [flow] = read_back(imported(STRIMZI_V1), files=FILES).flows
 
     consumer, producer = flow.clients.source_consumer.properties, flow.clients.data_producer.properties
     assert consumer["security.protocol"] == "SASL_SSL"
@@ -265,24 +250,6 @@ def test_a_key_that_does_nothing_here_is_not_called_mapped() -> None:
     assert "spec.clusters[1].config.producer.max.request.size" in places(found, Fate.MAPPED)
 
 
-OLD_IDENTITY = (
-    "{replication.policy.class: io.strimzi.kafka.connect.mirror.IdentityReplicationPolicy,"
-    ' replication.policy.separator: ""}'
-)
-
-
-def test_strimzis_own_identity_policy_of_old_becomes_kafkas() -> None:
-    found = imported(V1BETA2.replace("sourceConnector: {}", f"sourceConnector: {{config: {OLD_IDENTITY}}}"))
-
-    [flow] = read_back(found).flows
-    assert flow.enabled
-    assert flow.policy_config["replication.policy.class"] == (
-        "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
-    )
-    assert "internal topics are named with dots" in texts(found, Fate.TO_DO)
-    assert "replication.policy.separator=" in texts(found, Fate.TO_DO)
-
-
 def test_an_empty_separator_that_names_copies_is_impossible() -> None:
     config = '{config: {replication.policy.separator: ""}}'
     found = imported(V1BETA2.replace("sourceConnector: {}", f"sourceConnector: {config}"))
@@ -295,16 +262,6 @@ def test_an_empty_separator_that_names_copies_is_impossible() -> None:
 def test_a_mirror_maker_1_is_told_the_way() -> None:
     with pytest.raises(ConfigError, match="twinlog mirror-maker"):
         imported("apiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaMirrorMaker\nspec: {}\n")
-
-
-def test_a_misplaced_field_is_told_with_its_line() -> None:
-    broken = V1BETA2.replace(
-        "    bootstrapServers: east:9092", "    bootstrapServers: east:9092\n    tsl: {}"
-    )
-
-    [line] = [each for each in imported(broken).lines if each.place.endswith(".tsl")]
-    assert line.fate is Fate.IGNORED
-    assert line.line == 10
 
 
 CONFIG = "spec.mirrors[0].sourceConnector.config"

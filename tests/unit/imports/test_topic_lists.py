@@ -54,15 +54,6 @@ def test_where_the_clusters_are_is_a_named_placeholder_if_nobody_says_it() -> No
     assert "set the variable TARGET_BOOTSTRAP_SERVERS" in texts(found, Fate.TO_DO)
 
 
-def test_a_renamed_topic_has_a_rule() -> None:
-    found = imported("or.ders orders.copy\npayments\n", format=Format.UREPLICATOR, **PLACES)
-
-    assert found.complete
-    [flow] = read_back(found).flows
-    assert flow.configsync.topics.include == (r"or\.ders", "payments")
-    assert flow.policy_config["twinlog.topic.rename"] == "or.ders -> orders.copy"
-
-
 def _stream(name: str, source: str, **metadata: str) -> dict[str, object]:
     return {
         "name": name,

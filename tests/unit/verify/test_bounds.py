@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.batches import Codec, DecodedRecord
+from twinlog.batches import DecodedRecord
 from twinlog.comparison.model import DifferenceKind, KnownGap, NotComparedReason, PartitionProof, Range
 from twinlog.comparison.sides import Extended
 from twinlog.testing.mirror_logs import MemoryLog, prove
@@ -243,36 +243,6 @@ def test_a_source_that_was_compacted_after_it_was_copied_is_equal() -> None:
     assert found(proof) == []
     assert proof.superseded_records == 60 - len(compacted)
     assert proof.is_complete
-
-
-def test_a_copy_that_was_compacted_is_equal() -> None:
-    everything = keyed(*((number, number, b"v") for number in range(60)))
-    compacted = [each for each in everything if each.offset >= 50 or each.offset % 10 > 3]
-    proof = prove(MemoryLog.of(everything), MemoryLog.of(compacted, start=0), target_compacted=True)
-    assert found(proof) == []
-    assert proof.superseded_records == 60 - len(compacted)
-
-
-def test_both_sides_compacted_each_by_itself_are_equal() -> None:
-    everything = keyed(*((number, number, b"v") for number in range(200)))
-    one = [each for each in everything if each.offset >= 180 or each.offset % 3]
-    other = [each for each in everything if each.offset >= 160 or each.offset % 7 > 2]
-    proof = prove(
-        MemoryLog.of(one, start=0, codec=Codec.LZ4),
-        MemoryLog.of(other, start=0),
-        source_compacted=True,
-        target_compacted=True,
-    )
-    assert found(proof) == []
-
-
-def test_the_last_record_of_a_key_that_compaction_cannot_have_taken_is_missing() -> None:
-    everything = keyed(*((number, number, b"v") for number in range(60)))
-    # 55 is the last of its key; something was compacted beside it.
-    kept = [each for each in everything if each.offset not in (44, 45, 55)]
-    proof = prove(MemoryLog.of(everything), MemoryLog.of(kept, start=0), target_compacted=True)
-    assert (DifferenceKind.MISSING, 55, 56, 1) in found(proof)
-    assert [each[1] for each in found(proof)] == [45, 55]
 
 
 def test_a_changed_last_value_in_a_compacted_topic_is_named() -> None:
