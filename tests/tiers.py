@@ -13,7 +13,6 @@ _TIERS: dict[str, Tier] = {
     "tests/simulated/test_random_lives.py::test_after_the_last_fault_everything_is_copied[101]": "nightly",
     "tests/e2e/": "test",
     "tests/e2e/one_run/test_java_reads_our_topics.py": "conformance",
-    "tests/e2e/one_run/test_restarts.py": "nightly",
     "tests/e2e/test_changed_records.py": "conformance",
     "tests/e2e/test_examples.py": "nightly",
     "tests/e2e/test_take_over.py": "nightly",

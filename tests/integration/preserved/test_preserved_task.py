@@ -4,7 +4,6 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 
 from integration.fake_pair import kafka_pair as kafka_pair
 from integration.preserved.preserved_rig import (
@@ -24,18 +23,6 @@ from twinlog.testing.brokers import KafkaPair, eventually, write_batches
 from twinlog.testing.raw_copying import open_session
 
 NOTHING_OLD = {"message.timestamp.before.max.ms": "86400000"}
-
-
-async def test_a_copy_begins_far_behind_offset_0(rig: PreservedRig) -> None:
-    """More offsets than one batch holds, and not a round number of them."""
-    (partition,) = rig.every
-    begin = 1_034_567
-    await rig.begin_source_at(begin)
-    await write_plain(rig.pair.a, rig.topic, 100)
-    rig.skips[partition] = 0, begin
-    await rig.copy_everything()
-    assert await rig.same() == 100
-    assert await rig.ends() == {partition: begin + 100}
 
 
 async def test_no_consumer_sees_anything_of_short_holes(
@@ -149,50 +136,6 @@ async def test_a_range_that_the_source_lost_is_in_the_ledger_and_filled_where_of
         assert rig.skips[partition] == (100, 300)
         copied = await read(kafka_pair.b, partition, 500)
         assert sorted(copied) == [*range(100), *range(300, 500)]
-
-
-async def test_a_foreign_writer_ends_the_copy_and_the_exact_position_is_told(rig: PreservedRig) -> None:
-    (partition,) = rig.every
-    await write_plain(rig.pair.a, rig.topic, 2_000)
-    await rig.copy_everything()
-    async with rig.task() as running:
-        await eventually(lambda: running.position(partition) == 2_000)
-        async with AIOKafkaProducer(bootstrap_servers=rig.pair.b.bootstrap_servers) as intruder:
-            await intruder.send_and_wait(rig.topic, b"intruder", partition=0)
-        await write_plain(rig.pair.a, rig.topic, 500)
-        await eventually(lambda: running.look()[partition].needs_translation)
-        report = running.look()[partition]
-    assert report.reason == "FOREIGN_WRITE"
-    assert "offset 2000" in report.message
-    copied = await read(rig.pair.b, partition, report.position + 1)
-    assert copied[2_000][1] == b"intruder"
-    original = await read(rig.pair.a, partition, 2_500)
-    behind = {offset - 1: content for offset, content in copied.items() if offset > 2_000}
-    assert behind == {offset: original[offset] for offset in range(2_000, report.position)}
-
-
-async def test_records_that_are_too_large_for_the_target_stop_only_their_partition(
-    kafka_pair: KafkaPair, unique_topic: str, tmp_path: Path
-) -> None:
-    async with preserved_rig(
-        kafka_pair, tmp_path, unique_topic, partitions=2, target={"max.message.bytes": "2000"}
-    ) as rig:
-        large, other = rig.every
-        # The driver does not know the limit yet: the broker refuses.
-        await write_plain(kafka_pair.a, unique_topic, 10, partitions=2)
-        async with AIOKafkaProducer(bootstrap_servers=kafka_pair.a.bootstrap_servers) as producer:
-            await producer.send_and_wait(unique_topic, b"x" * 5_000, partition=large.partition)
-        await write_plain(kafka_pair.a, unique_topic, 10, partitions=2)
-        ends = await rig.ends()
-        async with rig.task() as running:
-            await eventually(lambda: running.position(other) == ends[other])
-            await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
-            assert running.position(large) == 5
-        # Now it does.
-        rig.max_message_bytes = 2_000
-        async with rig.task() as running:
-            await eventually(lambda: running.look()[large].reason == "RECORD_TOO_LARGE")
-            assert "offset 5 " in running.look()[large].message
 
 
 async def test_a_task_whose_lease_is_over_writes_nothing_more(rig: PreservedRig) -> None:

@@ -146,29 +146,3 @@ async def test_a_flow_that_lost_its_state_continues_exactly_from_an_old_backup(
         [TopicPartition(checkpoints, 0)],
     )
     assert list(last.values()) == [1]
-
-
-async def test_a_backup_of_a_running_flow_is_enough(rig: Rig) -> None:
-    topic = unique_name("orders")
-    rig.extra |= {"topics": topic, "twinlog.epoch.seconds": "1", "twinlog.epoch.max.seconds": "1"}
-    await rig.create(topic)
-    await rig.produce(topic, [b"first %d" % n for n in range(50)])
-    async with rig.configsync() as configsync, rig.running(configsync):
-        await rig.same(topic)
-
-        async def anchored() -> bool:
-            exit_code, told = await command(rig, "export")
-            assert (exit_code, told["exact_partitions"]) == (0, 0), told
-            state = (rig.directory / "state.jsonl").read_text()
-            copies = [json.loads(line) for line in state.splitlines() if line.startswith('{"copy"')]
-            assert all(each["copy"]["anchor_end"] is not None for each in copies), copies
-            return bool(copies)
-
-        await eventually(anchored)
-        await rig.produce(topic, [b"second %d" % n for n in range(50)])
-        await rig.same(topic)
-    await lose_the_internal_topics(rig)
-    assert (await imported(rig, "--yes"))[topic, 0] == ("DERIVED", 100)
-    await rig.produce(topic, [b"third %d" % n for n in range(50)])
-    await run_until_same(rig, topic, 1)
-    assert await rig.target_content(topic) == await rig.source_content(topic)

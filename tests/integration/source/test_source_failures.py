@@ -1,73 +1,23 @@
 """What can go wrong around a flow, and that each of it is said and healed."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from integration.source.source_rig import Rig, open_rig
 from twinlog.api.source.v1 import source_service_pb2 as pb
-from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster, NewTopic
+from twinlog.kafka.ports import AclBinding, ConfigChange, KafkaCluster
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec, SaslMechanism, Security
-from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, TopicState
 from twinlog.testing.brokers import KafkaPair, eventually, retry_admin
 from twinlog.testing.service_process import ServiceProcess
-from twinlog.wire.murmur2 import partition_for_key
-from twinlog.wire.source_offset import encode_source_offset, source_offset_key
-from unit.decided import decide
 
 
 @pytest.fixture
 async def rig(kafka_pair: KafkaPair, tmp_path: Path) -> AsyncIterator[Rig]:
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as opened:
         yield opened
-
-
-async def test_without_configsync_topics_of_its_table_go_on_where_mm2_left_them(
-    rig: Rig, unique_topic: str
-) -> None:
-    """MM2 has copied three records, and its position says so; at-least-once, as MM2 by default. A topic that
-    configsync took out of the flow stays out.
-    """
-    topic, out = unique_topic, f"{unique_topic}-out"
-    rig.extra |= {"topics": f"{topic}, {out}", f"{rig.b}.exactly.once.source.support": "disabled"}
-    for name in (topic, out):
-        await rig.create(name)
-        await rig.produce(name, [b"%d" % number for number in range(10)])
-    new = [
-        NewTopic(name=rig.remote(topic), partition_count=1, replication_factor=1),
-        NewTopic(name=rig.remote(out), partition_count=1, replication_factor=1),
-        NewTopic(name=rig.positions_topic, partition_count=25, replication_factor=1),
-    ]
-    await retry_admin(lambda: rig.target.create_topics(new))
-    async with rig.target.writer() as writer:
-        for name in (topic, out):
-            key = source_offset_key(rig.a, TopicPartition(name, 0))
-            at = TopicPartition(rig.positions_topic, partition_for_key(key, 25))
-            await writer.append(at, key=key, value=encode_source_offset(3))
-    decided = ReplicatedTopic(
-        source_topic=topic,
-        target_topic=rig.remote(topic),
-        partition_count=1,
-        target_partition_count=1,
-        state=TopicState.READY,
-    )
-    await decide(
-        rig.target, Flow(rig.a, rig.b), [decided, replace(decided, source_topic=out, selected=False)]
-    )
-    async with rig.running(None) as service:
-
-        async def the_rest() -> bool:
-            return [value for _, _, value, _ in await rig.target_content(topic)] == [
-                b"%d" % number for number in range(3, 10)
-            ]
-
-        await eventually(the_rest)
-        assert await rig.target_content(out) == []
-        assert not (await rig.flow_status(service)).exactly_once
 
 
 MIRROR_MAY_ALL = (("TOPIC", "*"), ("GROUP", "*"), ("TRANSACTIONAL_ID", "*"), ("CLUSTER", "kafka-cluster"))
