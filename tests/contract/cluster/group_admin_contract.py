@@ -124,6 +124,7 @@ async def _is_refused(rig: ClusterRig, group_type: str) -> None:
         assert failure(altered[partition]).reason == "GROUP_ACTIVE"
         deleted = await rig.cluster.delete_groups([group_id])
         assert failure(deleted[group_id]).reason == "GROUP_ACTIVE"
+    assert (await eventually(lambda: _settled(rig, group_id))).state == "EMPTY"
 
 
 async def _commit(rig: ClusterRig, group_id: str, offsets: dict[TopicPartition, CommittedOffset]) -> None:
