@@ -90,13 +90,14 @@ async def move_rig(
     authorizer: bool = True,
     known_topics: KnownTopics | None = None,
     transforms: Mapping[str, str] = MappingProxyType({}),
+    translation_max_bytes: int = 1 << 30,
 ) -> AsyncIterator[MoveRig]:
     logs = MirroredLogs(seed=seed, source=FakeCluster("A", authorizer=authorizer))
     topics = ToldTopics()
     fakes = CheckpointFlowRig(
         source=logs.source,
         target=logs.target,
-        translation_max_bytes=1 << 30,
+        translation_max_bytes=translation_max_bytes,
         known_topics=known_topics or topics,
         transforms=TopicTransforms(transforms, "A"),
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
+from twinlog_checkpoint.translation.history import Pairs, ReversedPairs
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation
 
 NOT_KNOWN = 1 << 62
@@ -62,13 +63,21 @@ class OffsetRouter:
 
     def _at_latest(self, here: TopicPartition, there: SourcePosition, answer: Translation) -> int:
         """An answer that was not compared may lie before the record; the next known pair does not. What only
-        a copy here has, behind the answer, counts as written by others."""
-        offset = answer.downstream_offset or 0
-        pairs = None if self.away is None or self._goes_home(here) else self.away.pairs(here)
-        if answer.is_certain or there.next_offset == 0 or pairs is None:
+        a copy here has, behind the answer, counts as written by others, also where there is no such pair. Of
+        a topic that is copied both ways no pair tells that."""
+        offset, known = answer.downstream_offset or 0, self._pairs_of(here, there.partition)
+        if answer.is_certain or there.next_offset == 0 or known is None or answer.topic_ids is not None:
             return offset
-        pair = pairs.downstream_above(there.next_offset - 1)
-        return NOT_KNOWN if pair is None else max(offset, pair.upstream)
+        if (pair := known.above(there.next_offset - 1)) is not None:
+            return max(offset, pair.downstream)
+        return offset if self._goes_home(here) else NOT_KNOWN
+
+    def _pairs_of(self, here: TopicPartition, there: TopicPartition) -> Pairs | None:
+        """The known pairs, seen from there."""
+        if self._goes_home(here):
+            return None if self.home is None else self.home.pairs(there)
+        known = None if self.away is None else self.away.pairs(here)
+        return None if known is None else ReversedPairs(known)
 
     def original(self, partition: TopicPartition) -> TopicPartition | None:
         """Return the original on the other cluster of a copy on this one that no flow copies back; None for
