@@ -61,6 +61,16 @@ class WireContract:
             assert (await produce(client, topic, batch_bytes(b"x" * 2000)))[0] is ErrorCode.message_too_large
             assert await produce(client, topic, good) == (ErrorCode.none, 0)
 
+    async def test_of_more_replicas_in_sync_than_a_partition_has_only_old_brokers_know(
+        self, rig: ClusterRig
+    ) -> None:
+        """Since 3.7 all of its replicas do."""
+        topic = await new_topic(rig.cluster, "in-sync", configs={"min.insync.replicas": "2"})
+        async with wire_client(rig) as client:
+            answered, _ = await produce(client, topic, batch_bytes(b"a"))
+        expected = ErrorCode.none if rig.release.name >= "3.7" else ErrorCode.not_enough_replicas
+        assert answered is expected
+
     async def test_fetches_outside_the_log_and_of_other_epochs_are_refused(self, rig: ClusterRig) -> None:
         topic = await new_topic(rig.cluster, "outside")
         async with wire_client(rig) as client:

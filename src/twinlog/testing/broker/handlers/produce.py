@@ -177,7 +177,7 @@ def _append(
     if partition is None or error:
         return {**answer, "error_code": error, **(_leader(partition) if partition else {})}
     try:
-        if call.body.acks == _ALL and len(partition.isr) < partition.log.settings.min_insync_replicas:
+        if call.body.acks == _ALL and len(partition.isr) < _needed_in_sync(call, partition):
             raise AppendError(ErrorCode.not_enough_replicas)
         data = bytes(asked.records or b"")
         _check_transaction(call, partition, data)
@@ -197,6 +197,12 @@ def _append(
 def _leader(partition: Partition) -> Fields:
     """KIP-951: who leads instead."""
     return {"current_leader": {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}}
+
+
+def _needed_in_sync(call: Call, partition: Partition) -> int:
+    """Since 3.7 no more than the partition has replicas."""
+    asked = partition.log.settings.min_insync_replicas
+    return min(asked, len(partition.replicas)) if call.release.name >= "3.7" else asked
 
 
 def _check_transaction(call: Call, partition: Partition, data: bytes) -> None:
