@@ -11,6 +11,7 @@ from twinlog.clock import Clock
 from twinlog.errors import TwinlogError
 from twinlog.model import Flow
 from twinlog.printable import listed
+from twinlog.service.feeds.replicated_topics import TopicState
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog_configsync.model.actions import (
@@ -83,7 +84,8 @@ class ChangeLog:
         stopped = sorted(
             name
             for name, known in before.items()
-            if known.selected and not known.routed_from and name in after and not after[name].selected
+            if known.selected and not known.routed_from and (entry := after.get(name)) is not None
+            if not entry.selected and entry.state is not TopicState.DELETED_AT_SOURCE
         )
         if stopped:
             _log.warning(
