@@ -215,6 +215,28 @@ async def test_without_a_right_on_the_offset_syncs_of_the_other_file_a_lagging_g
     assert not skipped(world, "everything")
 
 
+@lives_in(orders_on_all, seed=7, file=ONE_WAY)
+async def test_a_process_that_starts_gives_no_group_the_place_that_it_had_in_topics_that_are_gone(
+    world: World,
+) -> None:
+    """The group has none on its own cluster any more, so that nothing else asks which topics these are;
+    and of the flow back nothing is known yet."""
+    a, b = world.on["A"], world.on["B"]
+    back = start_both(world, "configsync", "source", "checkpoint")
+    await write(world, range(10), partitions=1)
+    b.commit("nearly everything", "orders", {0: b.ends("orders")[0]})
+    await world.until(lambda: a.committed("nearly everything"))
+    await world.kill("checkpoint 2")
+    for each in (a, b):
+        each.cluster.delete_topic("orders")
+        each.cluster.create_topic("orders")
+    await write(world, range(10, 40), partitions=1)
+    world.start("checkpoint 2", arguments=("--config", str(back)))
+    for _ in range(40):
+        await world.pause(1)
+        assert not a.committed("nearly everything")
+
+
 @pytest.mark.parametrize("away", ["", "source", "source 2"])
 @lives_in(orders_on_all, seed=21, file=ONE_WAY)
 async def test_a_topic_that_is_created_again_gets_everything_though_the_flow_back_is_of_another_file(

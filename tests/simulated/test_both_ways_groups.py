@@ -118,27 +118,6 @@ async def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_for
 
 
 @lives_in(orders_on_all, seed=7)
-async def test_a_process_that_starts_gives_no_group_the_place_that_it_had_in_topics_that_are_gone(
-    world: World,
-) -> None:
-    """The group has none on its own cluster any more, so that nothing else asks which topics these are."""
-    a, b = world.on["A"], world.on["B"]
-    world.start(*SERVICES)
-    await write(world, range(10), partitions=1)
-    b.commit("nearly everything", "orders", {0: b.ends("orders")[0]})
-    await world.until(lambda: a.committed("nearly everything"))
-    await world.kill("checkpoint")
-    for each in (a, b):
-        each.cluster.delete_topic("orders")
-        each.cluster.create_topic("orders")
-    await write(world, range(10, 40), partitions=1)
-    world.start("checkpoint")
-    for _ in range(40):
-        await world.pause(1)
-        assert not a.committed("nearly everything")
-
-
-@lives_in(orders_on_all, seed=7)
 async def test_a_source_that_does_not_answer_takes_no_group_its_place(world: World) -> None:
     a, b = world.on["A"], world.on["B"]
     world.start(*SERVICES)

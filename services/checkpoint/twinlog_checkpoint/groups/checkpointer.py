@@ -387,8 +387,9 @@ class Checkpointer:
         An answer that was compared with the records, or is the start of the copy's log, is not void. It lies
         behind the copy of a later record where compaction or retention has removed that copy.
         """
-        if self.is_both_ways(source):
-            return self.is_another(source.topic, checkpoint.topic_ids)
+        is_another = self.is_another(source.topic, checkpoint.topic_ids)
+        if is_another or self.is_both_ways(source):
+            return is_another
         pairs = self.tail.history.of(source)
         upstream, downstream = checkpoint.upstream_offset, checkpoint.downstream_offset
         if pairs is None or not pairs.contradicts(upstream, downstream):
