@@ -280,7 +280,7 @@ async def test_groups_of_a_quiet_topic_whose_offset_syncs_were_all_lost_with_a_t
         source.commit("readers", "orders", {0: 3, 1: 2})
         await histories.copied(world, prefix="A.")
         await world.kill_tasks()
-    await world.until(lambda: target.committed("readers") == {("A.orders", 0): 3, ("A.orders", 1): 2})
+    await world.until(lambda: target.committed("readers") == {("A.orders", 0): 4, ("A.orders", 1): 2})
     syncs = source.read("mm2-offset-syncs.B.internal")
     named = {decode_offset_sync(each.key, each.value).partition.topic for each in syncs}
     assert "orders" not in named
