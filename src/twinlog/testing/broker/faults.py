@@ -49,8 +49,6 @@ class Fault:
     request_seconds: float = 0.0
     """What the way to the broker takes."""
     answer_seconds: float = 0.0
-    bytes_per_second: float | None = None
-    """Of the link, each way."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     def matches(self, api: str, node_id: int, client_id: str) -> bool:
@@ -60,10 +58,6 @@ class Fault:
             and self.node_id in (None, node_id)
             and self.client_id in (None, client_id)
         )
-
-    def way_seconds(self, seconds: float, size_bytes: int) -> float:
-        """How long bytes take, with `seconds` of delay."""
-        return seconds + (size_bytes / self.bytes_per_second if self.bytes_per_second else 0.0)
 
 
 class Faults:

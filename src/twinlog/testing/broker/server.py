@@ -257,7 +257,7 @@ class FakeKafka:
         api = api_key_map[request.api_key]
         self.on_request(node, request)
         faults = self.faults.of(api, node.node_id, request.client_id or "")
-        await _pause(sum(each.way_seconds(each.request_seconds, size) for each in faults))
+        await _pause(sum(each.request_seconds for each in faults))
         for fault in faults:
             if fault.hangs:
                 await fault.ended.wait()
@@ -322,7 +322,7 @@ class FakeKafka:
         cut: bool,
     ) -> None:
         data = self._written(request, answer)
-        await _pause(sum(each.way_seconds(each.answer_seconds, len(data)) for each in faults))
+        await _pause(sum(each.answer_seconds for each in faults))
         if cut:
             connection.send(data[: len(data) // 2])
             connection.close()

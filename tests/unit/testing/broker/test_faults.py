@@ -43,24 +43,6 @@ async def test_an_error_is_answered_for_a_while(code: ErrorCode) -> None:
         assert asyncio.get_running_loop().time() >= 2
 
 
-async def test_a_hanging_broker_goes_on_where_it_stopped() -> None:
-    async with FakeKafka() as kafka, pool(kafka) as session:
-        kafka.cluster.create_topic("orders")
-        kafka.faults.begin(api="list_offsets", hangs=True, seconds=7)
-        assert await list_offsets(session, OffsetSpec.LATEST, [ORDERS]) == {ORDERS: 0}
-        assert 7 <= asyncio.get_running_loop().time() < 8
-
-
-async def test_a_link_takes_its_time_both_ways() -> None:
-    async with FakeKafka() as kafka, pool(kafka) as session:
-        kafka.cluster.create_topic("orders")
-        await list_offsets(session, OffsetSpec.LATEST, [ORDERS])
-        before = asyncio.get_running_loop().time()
-        with kafka.faults.during(request_seconds=0.25, answer_seconds=0.5):
-            await list_offsets(session, OffsetSpec.LATEST, [ORDERS])
-        assert asyncio.get_running_loop().time() - before >= 0.75
-
-
 async def test_a_broker_goes_and_comes_back_with_its_log_behind() -> None:
     async with FakeKafka(node_count=3) as kafka:
         partition = kafka.cluster.create_topic("orders").partitions[0]
@@ -142,14 +124,6 @@ async def test_a_throttled_answer_comes_at_once_and_the_next_one_later() -> None
             times.append(loop.time())
         assert times[0] < 1
         assert 3 <= times[1] < 4
-
-
-async def test_a_slow_link_takes_time_by_bytes() -> None:
-    async with FakeKafka() as kafka:
-        kafka.cluster.create_topic("orders")
-        kafka.faults.begin(api="produce", bytes_per_second=10_000)
-        assert await _write(kafka, bytes(50_000)) == [0]
-        assert 5 <= asyncio.get_running_loop().time() < 6
 
 
 async def test_a_lost_tail_is_written_anew_in_the_next_epoch() -> None:
