@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any, Final
 
 from twinlog.errors import ConfigError
-from twinlog.imports.draft import Setting
+from twinlog.imports.draft import SECRETS, Setting
 from twinlog.imports.references import DEFAULT_SECRETS_DIR
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -311,10 +311,13 @@ _SECRET: Final = re.compile(re.escape(DEFAULT_SECRETS_DIR) + r"/([a-z0-9.-]+)")
 def helm_values(properties: str) -> str:
     """Values with the file in `properties` and each Secret that it refers to in `secrets`. How the services
     know each other is not said: the chart asks for it. Comments stay out: the report has them, and to the
-    chart a word such as `keystore.key:` in them looks like a secret."""
-    plain = "\n".join(line for line in properties.splitlines() if not line.startswith("#"))
-    lines = plain.strip().splitlines()
-    secrets = sorted(set(_SECRET.findall(plain)))
+    chart a word such as `keystore.key:` in them looks like a secret. So does what the chart itself writes
+    where it mounts Secrets: preflight would name it as written twice."""
+    kept = [line for line in properties.splitlines() if not line.startswith("#")]
+    secrets = sorted(set(_SECRET.findall("\n".join(kept))))
+    if secrets and f"config.providers={SECRETS}" in kept:
+        kept = [line for line in kept if not line.startswith("config.providers")]
+    lines = "\n".join(kept).strip().splitlines()
     return "\n".join(
         [
             "# Choose one: security.tls.secretName, or security.insecure=true (docs/kubernetes.md).",
