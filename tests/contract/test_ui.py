@@ -142,6 +142,16 @@ async def test_the_migration_view_shows_the_services_own_plan() -> None:
         assert tab.complaints == []
 
 
+async def test_the_migration_view_believes_the_plan_about_groups_as_the_command_does() -> None:
+    """The last look at the groups may be older than their first offset sync."""
+    rig = UiRig(faulted=0, verdict="NO_SYNC")
+    async with looking(rig) as (tab, url, services):
+        await tab.open(f"{url}#/migration")
+        await tab.sees("Groups can move to B now")
+        await services.stop("checkpoint")
+        await tab.sees("NO-GO", "not known: ", "Groups have offsets on B")
+
+
 async def test_a_plan_is_asked_for_once_by_all_browsers_and_not_for_flows_that_nobody_told_of() -> None:
     rig = UiRig()
     async with serving(rig) as services, ui(services) as url, aiohttp.ClientSession() as session:

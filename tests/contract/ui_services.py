@@ -38,6 +38,8 @@ class UiRig:
 
     partitions: int = 20
     groups: int = 5
+    verdict: str = "EXACT"
+    """On their offsets, when they were looked at last."""
     faulted: int = 1
     lag: int = 0
     drains: float = 0.0
@@ -155,7 +157,7 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
 
     async def ListGroups(self, request: Any, context: Any) -> checkpoint.ListGroupsResponse:  # noqa: N802
         summary = checkpoint.GroupSummary(
-            flow=FLOW, group_count=self._rig.groups, partitions_by_verdict={"EXACT": self._rig.groups}
+            flow=FLOW, group_count=self._rig.groups, partitions_by_verdict={self._rig.verdict: self._rig.groups}
         )
         numbers = range(0 if request.summary_only else self._rig.groups)
         rows = [

@@ -9,7 +9,7 @@ import { planOf, partitionsOf, store } from "./stream.js";
 const AGAIN_MS = 12000;
 const TOPICS_SHOWN = 8;
 const WORST = ["NO_GO", "WAIT", "GO"];
-const PLAN_TITLE = "The checkpoint service can move the groups";
+const PLAN_TITLE = "The checkpoint service can move the groups", GROUPS_TITLE = "Groups have offsets on";
 
 // The service's own plan of a failover: it is asked again some seconds after it has answered, while it is looked at.
 function usePlan(flow) {
@@ -29,12 +29,14 @@ function usePlan(flow) {
   return plan;
 }
 
-// The checks of the status, which is of now, and of the plan: of the same check the worse one.
+// The checks of the status, which is of now, and of the plan: of the same check the worse one. A plan reads the offsets of
+// groups itself, the status has those of the last pass.
 function joinedChecks(row, plan) {
   const own = !plan ? [{ title: PLAN_TITLE, verdict: "WAIT", message: "waiting for its plan", command: "" }]
     : plan.reason ? [{ title: PLAN_TITLE, verdict: "NO_GO", message: `not known: ${plan.message} (${plan.reason})`, command: `twinlog failover plan '${row.flow}'` }] : plan.checks;
   const rank = (check) => WORST.indexOf(check.verdict), alike = (checks, one) => checks.find((check) => check.title === one.title) || { verdict: "" };
-  return [...row.checks.filter((check) => { const other = alike(own, check); return rank(other) < 0 || rank(check) <= rank(other); }),
+  const asked = row.checks.filter((check) => !(plan && plan.checks && check.title.startsWith(GROUPS_TITLE)));
+  return [...asked.filter((check) => { const other = alike(own, check); return rank(other) < 0 || rank(check) <= rank(other); }),
     ...own.filter((check) => { const other = alike(row.checks, check); return rank(other) < 0 || rank(check) < rank(other); })];
 }
 
