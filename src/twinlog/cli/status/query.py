@@ -21,6 +21,7 @@ from twinlog.cli.status import rows as kinds
 from twinlog.cli.status.details import ask_checkpoint, ask_source
 from twinlog.cli.status.rows import FlowRow, Owner, ServiceRow, Status, asked, shown_stamp
 from twinlog.errors import NotFoundError, TwinlogError
+from twinlog.policy.replication import HEARTBEATS_TOPIC
 from twinlog.printable import listed
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.interceptors import SECURITY_METADATA_KEY, VERSION_METADATA_KEY
@@ -80,14 +81,15 @@ async def _waiting(at: Services, flow: types_pb2.Flow, status: Status) -> None:
     answer = await asked(ask, [row], "configsync", "topics are not known")
     if answer is None:
         return
-    by_reason: dict[str, list[configsync.ReplicatedTopic]] = {}
+    found: dict[tuple[str, str], list[configsync.ReplicatedTopic]] = {}
     for topic in answer.topics:
         if topic.state == configsync.TOPIC_STATE_WAITING:
-            by_reason.setdefault(topic.reason, []).append(topic)
-    for reason, topics in sorted(by_reason.items()):
+            about = row.heartbeats if topic.source_topic == HEARTBEATS_TOPIC else row.flow
+            found.setdefault((topic.reason, about), []).append(topic)
+    for (reason, about), topics in found.items():
         names = [topic.source_topic for topic in topics]
         told = f"selected but not copied: {listed(names, kinds.NAMED_TOPICS)}: {reason} {topics[0].message}"
-        row.hold(kinds.WAITING, told.rstrip(), "twinlog topics {flow} --waiting")
+        row.hold(kinds.WAITING, told.rstrip(), "twinlog topics {flow} --waiting", about=about)
 
 
 Open = Callable[[str, str], grpc.aio.Channel]
@@ -106,14 +108,18 @@ async def query_status(endpoints: Mapping[str, str], open_to: Open, *, timeout_s
     for flow in status.flows.values():
         # Others are not copied: only their heartbeats are written.
         flow.owners = [owner for owner in owners if owner.flow == flow.flow]
+        flow.in_force.sort(key=lambda each: (each.kind, each.about, each.message))  # As they came, else.
         explain_silence(flow)
     return status
 
 
 def explain_silence(row: FlowRow) -> None:
-    """Heartbeats that are paused, alone or with their flow, do not arrive: nothing else is wrong."""
-    if (pause := row.pause_of_heartbeats) is not None:
-        told = f"heartbeats are not copied while {pause.about} is paused: `{pause.command}`"
+    """Heartbeats that are paused, alone or with their flow, or whose topic waits, do not arrive: nothing else
+    is wrong."""
+    if (held := row.holds_heartbeats) is not None:
+        told = f"heartbeats are not copied: their topic waits (`twinlog explain topic {HEARTBEATS_TOPIC}`)"
+        if held.kind == kinds.PAUSE:
+            told = f"heartbeats are not copied while {held.about} is paused: `{held.command}`"
         for note in row.notes:
             if note.reason == kinds.HEARTBEAT_MISSING:
                 note.message = told

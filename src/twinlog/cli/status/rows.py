@@ -178,11 +178,18 @@ class FlowRow:
         return any(each.kind == PAUSE and each.about == self.flow for each in self.in_force)
 
     @property
-    def pause_of_heartbeats(self) -> "InForce | None":
-        """What holds heartbeats: a pause of the whole flow, or of their topic."""
-        scopes = (self.flow, *(f"{self.flow} {HEARTBEATS_TOPIC}{each}" for each in ("", "-0")))
-        pauses = (each for each in self.in_force if each.kind == PAUSE and each.about in scopes)
-        return next(pauses, None)
+    def heartbeats(self) -> str:
+        """Their topic, as pauses and `in_force` name it."""
+        return f"{self.flow} {HEARTBEATS_TOPIC}"
+
+    @property
+    def holds_heartbeats(self) -> "InForce | None":
+        """What does: a pause of the whole flow or of their topic, or that their topic waits."""
+        scopes = {
+            PAUSE: (self.flow, self.heartbeats, f"{self.heartbeats}-0"),
+            WAITING: (self.heartbeats,),
+        }
+        return next((each for each in self.in_force if each.about in scopes.get(each.kind, ())), None)
 
 
 def works_here(service: ServiceRow, row: FlowRow) -> bool:

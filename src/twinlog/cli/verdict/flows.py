@@ -203,7 +203,7 @@ def _of_notes(row: FlowRow, file: str) -> list[Issue]:
     """One issue for each reason, whichever services say it."""
     by_reason: dict[str, list[Note]] = {}
     for note in row.notes:
-        if note.reason == kinds.HEARTBEAT_MISSING and row.pause_of_heartbeats:
+        if note.reason == kinds.HEARTBEAT_MISSING and row.holds_heartbeats:
             continue
         by_reason.setdefault(note.reason, []).append(note)
     found = []

@@ -164,7 +164,7 @@ def readiness(row: FlowRow, verdict: Verdict, drain: Drain, blockers: Collection
         ),
         # `run` continues it, or takes its place; while it runs, the plan is blocked.
         _in_force(row, _UNFINISHED, (kinds.MOVE,), "none", "unfinished moves", moves, WAIT),
-        _heartbeats(row, WAIT if row.pause_of_heartbeats else unknown("heartbeat")),
+        _heartbeats(row, WAIT if row.holds_heartbeats else unknown("heartbeat")),
     ]
     return list(map(_decided, found))
 

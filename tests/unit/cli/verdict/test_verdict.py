@@ -356,6 +356,16 @@ def test_heartbeats_that_are_paused_are_no_trouble_of_their_own(scope: str, paus
     assert heartbeats.verdict == (WAIT if paused else NO_GO)
 
 
+def test_heartbeats_whose_topic_waits_are_no_trouble_of_their_own() -> None:
+    status = healthy()
+    silent(status)
+    flow(status).hold("WAITING", "selected but not copied: heartbeats: PLAN_PENDING", about="A->B heartbeats")
+    explain_silence(flow(status))
+    (note,) = flow(status).notes
+    assert note.message == "heartbeats are not copied: their topic waits (`twinlog explain topic heartbeats`)"
+    assert [each.reason for each in verdict_of(status).issues] == ["TOPICS_WAITING"]
+
+
 def test_groups_that_were_moved_are_no_trouble() -> None:
     status = healthy()
     flow(status).add_note("configsync", "FAILED_OVER", "groups were moved to B and not back")
