@@ -157,7 +157,9 @@ class _Checkpoint(checkpoint_grpc.CheckpointServiceServicer):
 
     async def ListGroups(self, request: Any, context: Any) -> checkpoint.ListGroupsResponse:  # noqa: N802
         summary = checkpoint.GroupSummary(
-            flow=FLOW, group_count=self._rig.groups, partitions_by_verdict={self._rig.verdict: self._rig.groups}
+            flow=FLOW,
+            group_count=self._rig.groups,
+            partitions_by_verdict={self._rig.verdict: self._rig.groups},
         )
         numbers = range(0 if request.summary_only else self._rig.groups)
         rows = [

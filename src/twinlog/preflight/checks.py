@@ -371,11 +371,14 @@ def _check_keys(
     cleanup = _entry(source, "cleanup.policy")
     there = _value_on_target(flow, topic, cleanup, target, "log.cleanup.policy")
     if "compact" in there and cleanup is not None and "compact" not in (cleanup.value or ""):
+        mend = f"set cleanup.policy={cleanup.value} on {topic.target_name}"
+        if cleanup.name in fixed_configs(flow.config.configsync.fixed_configs, topic.name):
+            mend = "take cleanup.policy out of twinlog.sync.topic.configs.fixed"
         yield warning(
             about,
             "keys",
             f"{topic.target_name} is compacted, {topic.name} is not: records without a key will be refused",
-            f"set cleanup.policy={cleanup.value} on {topic.target_name}, unless every record has a key",
+            f"{mend}, unless every record has a key",
         )
     elif "compact" in there and topic.keyless:
         partition, offset = min(topic.keyless.items())

@@ -95,6 +95,15 @@ def test_a_copy_that_is_compacted_alone_refuses_records_without_a_key(
     assert not troubles(facts_of(configure({}), topics={"A->B": (own,)})), "config sync sets it"
 
 
+def test_a_copy_that_the_file_compacts_is_mended_in_the_file(configure: Configure) -> None:
+    """On the target it would be set again."""
+    fixed = {"A->B.twinlog.sync.topic.configs.fixed": "orders cleanup.policy=compact"}
+    one = topic(source_configs=(entry("cleanup.policy", "delete"),))
+    finding = the_trouble(facts_of(configure(fixed), topics={"A->B": (one,)}))
+    told = "take cleanup.policy out of twinlog.sync.topic.configs.fixed, unless every record has a key"
+    assert (finding.check, finding.remedy) == ("keys", told)
+
+
 def test_records_without_a_key_from_before_the_topic_was_compacted(configure: Configure) -> None:
     compacted = (entry("cleanup.policy", "compact", ConfigSource.TOPIC),)
     old = topic(source_configs=compacted, keyless={1: 7, 2: 0})

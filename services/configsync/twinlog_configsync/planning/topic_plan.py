@@ -121,8 +121,9 @@ def _configs_hidden(pair: TopicPair, error: KafkaError) -> Skip:
     return _skip(
         pair,
         SyncReason.CONFIGS_UNAUTHORIZED,
-        f"its configuration on the source cannot be read ({error}): grant DescribeConfigs on it, or set "
-        "sync.topic.configs.enabled=false to create it with the target's defaults",
+        f"its configuration on the source cannot be read ({error}): grant DescribeConfigs on it"
+        " (`twinlog preflight` prints the command), or set sync.topic.configs.enabled=false to create it with"
+        " the target's defaults",
     )
 
 

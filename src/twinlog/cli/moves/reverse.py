@@ -20,7 +20,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import print_json_line
-from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name
+from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name, shown_time
 from twinlog.cli.common.options import argument, flag, option, together
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS
@@ -257,9 +257,8 @@ class Reversal:
         if self.clusters is not None:
             async for partition, record in self.clusters.records(tail):
                 key, value = _shown(record.key), _shown(record.value)
-                self.tell(
-                    "TAIL", f"{partition} offset {record.offset} time {record.timestamp_ms} {key}: {value}"
-                )
+                at = shown_time(record.timestamp_ms)
+                self.tell("TAIL", f"{partition} offset {record.offset} at {at} {key}: {value}")
 
     async def resume(self) -> None:
         """A pause that stayed would hold the flow when it is started again."""
