@@ -46,7 +46,7 @@ _SHOWN_BYTES = 100
 
 
 class LeftTail(StrEnum):
-    """What becomes of records that only the former source has."""
+    """What becomes of records that the flow has not copied."""
 
     REFUSE = "refuse"
     GAP = "gap"
@@ -347,7 +347,7 @@ def reverse_command(
     flow: str = argument("A->B", "The flow that stops."),
     options: pb2.MoveOptions = together(move_options),
     wait: float = WAIT,
-    tail: LeftTail = option("--tail", "What becomes of records that only A has.", LeftTail.REFUSE),
+    tail: LeftTail = option("--tail", "What becomes of records that A->B has not copied.", LeftTail.REFUSE),
     execute: bool = flag("--execute", "Do it."),
     yes: YesOption = False,
 ) -> None:
@@ -358,9 +358,9 @@ def reverse_command(
     and moves the groups; a rule stops A->B; the fence falls; B->A starts. Each step is stored: run an
     interrupted command again to continue it.
 
-    Records that only A has when A->B stops are shown one by one. --tail says what becomes of them: refuse
-    (A->B goes on), gap (they stay on A, and `twinlog gaps` lists them), or topic (they are also copied to a
-    topic orders.tail-of-A on B).
+    Records that A->B has not copied when it stops are shown one by one, B's own that B->A brought meanwhile
+    too. --tail says what becomes of them: refuse (A->B goes on), gap (they stay on A, and `twinlog gaps`
+    lists them), or topic (they are also copied to a topic orders.tail-of-A on B).
     """
     options.wait.FromMilliseconds(round(wait * 1000))
     parsed = parse_flow(flow)
