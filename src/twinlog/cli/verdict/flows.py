@@ -305,6 +305,22 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
     return [whole if each is cause else each for each in issues if each not in swallowed]
 
 
+def waiting_for_brokers(issues: Sequence[Issue]) -> list[Issue]:
+    """Before a look at the cluster names the brokers that are silent, what waits for them in a flow is one
+    issue: what the source service says of the copy, if it does."""
+    waiting = [each for each in issues if each.stops and each.reason in WAITS_FOR_BROKERS]
+    if not waiting:
+        return list(issues)
+    cause = next((each for each in waiting if each.message.startswith("source")), waiting[0])
+    follow = [each for each in issues if each is not cause and each.reason in _FOLLOWS_FROM_BROKER]
+    whole = replace(
+        cause,
+        symptoms=cause.symptoms + len(follow) + sum(each.symptoms for each in follow),
+        details=(*cause.details, *_told_by(follow), *(told for each in follow for told in each.details)),
+    )
+    return [whole if each is cause else each for each in issues if each not in follow]
+
+
 def _in_force(row: FlowRow) -> list[Issue]:
     found = []
     for each in row.in_force:

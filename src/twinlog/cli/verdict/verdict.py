@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from twinlog.cli.status.rows import SERVING, ServiceRow, Status, works_here
-from twinlog.cli.verdict.flows import cause_of, cluster_issues, flow_issues
+from twinlog.cli.verdict.flows import cause_of, cluster_issues, flow_issues, waiting_for_brokers
 from twinlog.cli.verdict.issues import Issue, Level, Verdict, bad, remedy, worst_first
 
 EVERYTHING = "twinlog"
@@ -23,11 +23,13 @@ def verdict_of(status: Status) -> Verdict:
     issues = _services(status, file)
     swallowed: dict[str, list[Issue]] = {alias: [] for alias in status.clusters}
     for name, row in sorted(status.flows.items()):
+        own: list[Issue] = []
         for issue in flow_issues(row, file, source_answers=_answers(status, "source")):
             ends = [status.clusters[alias] for alias in _ends(name) if alias in status.clusters]
             ends.sort(key=lambda row: not row.is_away)
             cause = cause_of(issue.reason, ends)
-            (swallowed[cause] if cause else issues).append(issue)
+            (swallowed[cause] if cause else own).append(issue)
+        issues += waiting_for_brokers(own)
     for alias, cluster in sorted(status.clusters.items()):
         held = [row for name, row in sorted(status.flows.items()) if alias in _ends(name)]
         issues += cluster_issues(cluster, held, swallowed.get(alias, ()), len(status.services), file)

@@ -137,6 +137,23 @@ def test_while_a_flow_starts_nobody_has_to_act_on_groups_that_cannot_be_read_yet
     assert [(each.reason, each.level) for each in verdict_of(status).issues] == [("STARTING", Level.WARN)]
 
 
+def test_what_all_services_miss_of_a_broker_is_one_problem_before_it_is_known_to_be_silent() -> None:
+    status = healthy()
+    row = flow(status)
+    row.partitions, row.groups = {"RUNNING": 5, "BACKOFF": 5}, {"TARGET_UNREADABLE": 4}
+    row.add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "broker 3 cannot be reached")
+    row.add_note("heartbeat", "KAFKA_UNAVAILABLE", "broker 2 cannot be reached")
+    row.add_note("source", "LEADER_UNAVAILABLE", "5 partitions, such as orders-1: its leader is broker 3")
+    verdict = verdict_of(status)
+    assert verdict.line == "1 problem: LEADER_UNAVAILABLE"
+    (issue,) = verdict.issues
+    told = " ".join(issue.details)
+    assert all(each in told for each in ("GROUPS_NOT_TRANSLATED", "KAFKA_UNAVAILABLE", "TARGET_UNREADABLE"))
+    row.partitions["PAUSED"] = 1
+    row.add_note("checkpoint", "TOPIC_UNAUTHORIZED", "an ACL is missing")
+    assert verdict_of(status).line == "2 problems, 1 warning: LEADER_UNAVAILABLE, TOPIC_UNAUTHORIZED; PAUSED"
+
+
 def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
     status = healthy()
     told = types_pb2.ClusterStatus(alias="B", reachable=True, silent_brokers=[2, 3])
