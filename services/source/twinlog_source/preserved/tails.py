@@ -97,8 +97,8 @@ class CopyTails:
                     tail = await self._tail(partition, ends[partition], states[partition], asked[partition])
                     if behind and not await self._is_others(partition, tail):
                         brokers = client.in_sync(partition)
-                        words = f"not all replicas in sync have the last {behind} of its offsets yet"
-                        words = f"{partition}: {words}: brokers {brokers}"
+                        words = f"{partition}: of the replicas in sync (brokers {brokers}) not all have the"
+                        words = f"{words} last {behind} of its offsets yet"
                         raise TransientKafkaError(words, reason=PreservedReason.HIGH_WATERMARK_BEHIND)
                 except KafkaError as error:
                     found(partition, error)
