@@ -103,9 +103,11 @@ def wait_seconds(interval_seconds: float, *, close: bool, took_seconds: float) -
 
 
 def follows_closely(translations: Iterable[Translation]) -> bool:
-    """Whether the offsets of groups are those of the source, wherever they have any."""
-    verdicts = {each.verdict for each in translations if each.downstream_offset is not None}
-    return Verdict.PRESERVED in verdicts and verdicts <= {Verdict.PRESERVED, Verdict.UP_TO_DATE}
+    """Whether the offsets of groups are those of the source, wherever they have any; also while none has one:
+    their copies may just begin."""
+    told = list(translations)
+    verdicts = {each.verdict for each in told if each.downstream_offset is not None}
+    return bool(told) and verdicts <= {Verdict.PRESERVED, Verdict.UP_TO_DATE}
 
 
 @dataclass(slots=True, kw_only=True)
