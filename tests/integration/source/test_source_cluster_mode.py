@@ -1,8 +1,12 @@
 """The same service on a Spark standalone cluster with three workers, started from the wheel."""
 
+import asyncio
 import json
+import os
+import sys
 from collections import defaultdict
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +33,54 @@ SOURCES = 3
 PARTITIONS = 4
 PRODUCED = 3_000
 """In each partition: so much that no two flows begin in one Python worker."""
+ON_SPARK = {
+    "spark.authenticate.secret": SECRET,
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "2",
+    "spark.executor.extraJavaOptions": QUICK_JVM,
+    "spark.driver.host": "127.0.0.1",
+}
+WORK = """
+import json, os, sys
+
+from twinlog.machine import spark_environment
+from twinlog_source.pipeline.job import load_workers
+from twinlog_source.pipeline.session import open_context
+
+extra = json.loads(os.environ["TEST_SETTINGS"])
+context, _ = open_context(
+    app_name="test", master=sys.argv[1], threads=1, extra=extra, environment=spark_environment()
+)
+load_workers(context)
+print("worked", flush=True)
+sys.stdin.read()
+"""
+
+
+@asynccontextmanager
+async def having_worked(cluster: StandaloneSpark) -> AsyncIterator[None]:
+    """A process whose Spark has run all that it had, and which waits."""
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WORK, cluster.master),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "TEST_SETTINGS": json.dumps(ON_SPARK)},
+    )
+    assert child.stdout is not None
+    try:
+        async with asyncio.timeout(180):
+            assert await child.stdout.readline() == b"worked\n"
+        yield
+    finally:
+        child.kill()
+        await child.wait()
+
+
+async def test_a_process_without_work_holds_no_cores_for_which_another_one_waits(
+    standalone: StandaloneSpark,
+) -> None:
+    async with having_worked(standalone), having_worked(standalone):
+        pass
 
 
 def flows_by_worker(service: ServiceProcess) -> dict[int, set[str]]:
@@ -125,11 +177,7 @@ def flows_on(rig: Rig, topic: str, cluster: StandaloneSpark, count: int) -> list
         "topics": topic,
         "clusters": ", ".join([*aliases, rig.b]),
         "twinlog.spark.master": cluster.master,
-        "twinlog.spark.conf.spark.authenticate.secret": SECRET,
-        "twinlog.spark.conf.spark.executor.memory": "512m",
-        "twinlog.spark.conf.spark.executor.cores": "2",
-        "twinlog.spark.conf.spark.executor.extraJavaOptions": QUICK_JVM,
-        "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
+        **{f"twinlog.spark.conf.{name}": value for name, value in ON_SPARK.items()},
         "twinlog.epoch.seconds": "5",
         "twinlog.epoch.max.seconds": "20",
     }

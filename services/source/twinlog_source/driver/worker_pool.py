@@ -445,8 +445,9 @@ class WorkerPool:
 
     @property
     def _idle_seconds(self) -> float:
-        """A worker that nobody needs may have the core for which records wait."""
-        return 0.0 if self._has_pipes else IDLE_SECONDS
+        """A worker that nobody needs may have the core for which records wait; or another process, if no flow
+        is copied here."""
+        return IDLE_SECONDS if self._needs and not self._has_pipes else 0.0
 
     @property
     def _here(self) -> int:

@@ -55,6 +55,13 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
     # executor's working directory, which the worker cleans up, instead of /tmp.
     "spark.executor.defaultJavaOptions": "-Dcommons.crypto.lib.tempdir=.",
 }
+STANDALONE_SETTINGS: Mapping[str, str] = {
+    # An application of a standalone cluster takes all cores that it may have when it starts, and keeps them:
+    # a process on standby would hold those for which the owner of a flow waits.
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.executorIdleTimeout": "10s",
+}
+"""Not with Spark SQL: a flow whose records are changed counts the cores that are there."""
 
 
 def is_local(master: str) -> bool:
@@ -125,6 +132,8 @@ def spark_settings(
         of_place = {}  # Spark refuses encryption without authentication.
     else:
         of_place = {**CLUSTER_SETTINGS}
+    if master.startswith("spark://") and not with_sql:
+        of_place |= STANDALONE_SETTINGS
     return {
         "spark.master": f"local[{threads}]" if is_local(master) else master,
         "spark.app.name": app_name,

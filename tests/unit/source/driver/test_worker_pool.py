@@ -391,6 +391,17 @@ def test_workers_that_nobody_needs_go() -> None:
     lived(scenario, free=2)
 
 
+def test_a_process_that_copies_no_flow_gives_its_cores_back_at_once() -> None:
+    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+        pool, flow = cluster.pool, Flow("A", "Z")
+        pool.share(flow, Need(2))
+        await until(lambda: len(cluster.running) == 2)
+        pool.share(flow, None)
+        await until(lambda: not cluster.running, IDLE_SECONDS / 2)
+
+    lived(scenario, free=2)
+
+
 def test_workers_leave_and_give_back_the_cores_through_which_records_are_changed() -> None:
     async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
         pool, epoch, need = cluster.pool, epoch_of("A", 3), Need(8, has_pipes=True)
