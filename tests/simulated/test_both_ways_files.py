@@ -197,6 +197,35 @@ async def test_groups_wait_for_a_registry_of_another_file_that_cannot_be_read(wo
     assert not skipped(world, "everything")
 
 
+@pytest.mark.parametrize("gone_seconds", [1, 3, 11])
+@lives_in(orders_on_all, seed=5, file=ONE_WAY)
+async def test_groups_skip_nothing_of_a_topic_that_is_created_again_on_both_clusters(
+    world: World, *, gone_seconds: int
+) -> None:
+    """One file's configsync sees the new topic later than the other's."""
+    back = start_both(world, "configsync", "source", "checkpoint")
+    await write(world, range(4), partitions=1)
+    await all_once(world, 8)
+    await world.kill("configsync 2")
+    await world.pause(5)
+    world.start("configsync 2", arguments=("--config", str(back)))
+    await world.pause(10)
+    for applications in world.on.values():
+        applications.cluster.delete_topic("orders")
+    await world.pause(gone_seconds)
+    for alias, applications in world.on.items():
+        applications.cluster.create_topic("orders")
+        applications.produce("orders", 0, *(b"%s again %d" % (alias.encode(), each) for each in range(40)))
+    for _ in range(80):
+        for alias, group in (("A", "everything"), ("B", "nearly everything")):
+            if not (on := world.on[alias]).committed(group):
+                on.commit(group, "orders", {0: 38})
+        await world.pause(0.5)
+        assert not skipped(world, "everything")
+        assert not skipped(world, "nearly everything")
+    await world.until(lambda: both_have_all(world))
+
+
 @lives_in(orders_on_all, seed=5, file=ONE_WAY)
 async def test_without_a_right_on_the_offset_syncs_of_the_other_file_a_lagging_group_says_what_to_do(
     world: World,

@@ -106,9 +106,12 @@ class _Registry:
 
     next_offset: int = 0
     by_topic: dict[str, str] = field(default_factory=dict)
-    """Names of copies, by source topic."""
+    """Names of copies, by source topic. A topic that is gone, or its copy, stays: what is created under its
+    name is copied before the registry says so."""
+    gone: set[str] = field(default_factory=set)
+    """Source topics of which there is nothing to copy now."""
     copies: frozenset[str] = frozenset()
-    """The same names."""
+    """Names of copies that are written."""
     source_id: str = ""
     """Id of the source cluster."""
 
@@ -116,11 +119,14 @@ class _Registry:
         """What this version cannot read tells nothing."""
         match _parsed(key):
             case ["topic", str(topic)]:
-                self.by_topic.pop(topic, None)
                 match _parsed(value):
                     case {"selected": True, "target_topic": str(copy), "target_partition_count": int(count)}:
-                        if count > 0:
-                            self.by_topic[topic] = copy
+                        self.by_topic[topic] = copy
+                        (self.gone.discard if count > 0 else self.gone.add)(topic)
+                    case {"state": "DELETED_AT_SOURCE"}:
+                        self.gone.add(topic)
+                    case _:
+                        self.by_topic.pop(topic, None)
             case ["flow"]:
                 match _parsed(value):
                     case {"source_cluster_id": str(source_id)}:
@@ -212,7 +218,8 @@ class SharedCopies:
                     registry.take(record.key, record.value)
         except FatalKafkaError:
             return  # Without the right to read it, what the other flow copies is not known.
-        registry.next_offset, registry.copies = end, frozenset(registry.by_topic.values())
+        copies = (copy for topic, copy in registry.by_topic.items() if topic not in registry.gone)
+        registry.next_offset, registry.copies = end, frozenset(copies)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
