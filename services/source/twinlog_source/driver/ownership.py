@@ -246,7 +246,8 @@ class Ownership:
     async def find_producers(self) -> None:
         """Name the producers of the flow's transactional ids, and fence those of slots that this owner does
         not know: its log may have lost their names. Raises KafkaError within `FIND_SECONDS`; the next call
-        goes on from there."""
+        goes on from there; and FatalKafkaError (PRODUCER_FENCED) when another process has claimed the
+        flow."""
         every, step = every_transactional_id(self.flow, MOST_SLOTS), SLOTS_AT_ONCE * IDS_PER_SLOT
         async with deadline(FIND_SECONDS, "ask for the flow's producers", alias=self.flow.flow.target):
             for begin in range(self._found_to, len(every), step):
@@ -255,6 +256,7 @@ class Ownership:
                 await self.producers.store(found)
                 former = set(every[self._slots * IDS_PER_SLOT :]).intersection(found.values())
                 if former:
+                    await self.look_at_claim()  # This process may have slept.
                     await self.fence(sorted(former), {})
                     self._slots = max(self._slots, (begin + step) // IDS_PER_SLOT)
                     await self.sign()

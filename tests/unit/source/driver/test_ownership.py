@@ -296,3 +296,22 @@ async def test_slots_that_only_a_lost_log_named_are_fenced_as_they_are_found(rig
     assert signed is not None
     assert signed.slots >= 3
     assert not rig.open
+
+
+async def test_an_owner_that_was_displaced_unawares_fences_no_slot_of_the_next(rig: FlowRig) -> None:
+    """It was frozen while it looked who had written to its copies."""
+    former = await rig.owner()
+    await former.ownership.note_slots(1)
+    owner = await rig.owner()
+    await owner.ownership.note_slots(3)
+    rig.known_producers = {f"twinlog-A-B-{slot}-1": 70 + slot for slot in range(3)}
+    copy, record = TopicPartition("A.t", 0), Record(offset=0, timestamp_ms=0, key=None, value=b"late")
+    rig.open[2] = copy, rig.target.append_transaction(copy, [record], outcome=None)
+    with pytest.raises(FatalKafkaError) as displaced:
+        await former.ownership.find_producers()
+    assert displaced.value.reason == "PRODUCER_FENCED"
+    assert set(rig.open) == {2}
+    await owner.positions.refresh()
+    signed = owner.positions.control.owner
+    assert signed is not None
+    assert signed.instance == owner.ownership.instance_id
