@@ -64,6 +64,25 @@ async def test_groups_skip_nothing_while_no_registry_says_that_a_topic_is_copied
     assert both_have_all(world)
 
 
+@lives_in(World, FILE + "B->A.refresh.topics.interval.seconds = 90\n", seed=7, aliases="AB")
+async def test_groups_of_a_new_topic_skip_nothing_while_one_flow_has_not_noticed_it(world: World) -> None:
+    a, b = world.on["A"], world.on["B"]
+    a.cluster.create_topic("orders0")
+    world.start(*SERVICES)
+    await world.until(lambda: "orders0" in b.cluster.topics)
+    for each in (a, b):
+        each.cluster.create_topic("orders")
+    await write(world, range(2), partitions=1, seconds=0)
+    a.commit("everything", "orders", {0: 0})
+    await world.until(lambda: len(values(world, "B")) == 4)
+    assert len(values(world, "A")) == 2
+    for _ in range(30):
+        await world.pause(1)
+        assert not skipped(world, "everything")
+    await world.until(lambda: both_have_all(world) and b.committed("everything"))
+    assert not skipped(world, "everything")
+
+
 @lives_in(orders_on_all, seed=7)
 async def test_a_group_in_the_middle_reads_again_what_lies_between_two_syncs(world: World) -> None:
     """Of older syncs, which are 100 offsets apart, Kafka's store has none after a restart."""

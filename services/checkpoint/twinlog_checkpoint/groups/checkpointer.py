@@ -245,10 +245,11 @@ class Checkpointer:
         return self.learn_rules is None or self._learned
 
     def copies(self, source_topic: str, copy: str) -> bool:
-        """Whether the flow copies a topic into this copy, by the rules that apply now."""
+        """Whether the flow copies a topic into this copy, by the rules that apply now; configsync need not have
+        noticed the topic."""
         entry = self.entry
         named = entry.policy.format_remote_topic(entry.flow.source, source_topic)
-        return not entry.is_stopped and named == copy and self.topics.refusal(source_topic) is None
+        return named == copy and entry.topics.selects(source_topic)
 
     def follow(self, entry: CheckpointFlow) -> None:
         """Apply changed rules (topics, groups, intervals) by a pass that begins at once."""
