@@ -20,6 +20,7 @@ from kio.schema.index import api_key_map
 from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 
+from twinlog.kafka.protocol.answer_lengths import require_lengths
 from twinlog.kafka.protocol.frames import INT32, LARGEST_FRAME_BYTES, NO_TAGS, Frame, skip_tags
 
 T = TypeVar("T")
@@ -177,8 +178,10 @@ class SchemaRequest(HandWrittenRequest[Any]):
 
     def _read(self, frame: Frame, position: int, version: int) -> Any:
         """Raises ValueError for what cannot be read."""
+        schema, data = response_schema(self.api_key, version), bytes(frame)
         try:
-            answer, _ = entity_reader(response_schema(self.api_key, version))(bytes(frame), position)
+            require_lengths(schema, data, position)
+            answer, _ = entity_reader(schema)(data, position)
         except KeyError as error:
             _UNREADABLE.add((self.api_key, version))
             raise ValueError(f"the answer to {api_key_map[self.api_key]} v{version}: {error}") from error

@@ -98,3 +98,22 @@ def test_a_damaged_response_is_read_or_ends_the_connection(case: int, data: st.D
     read(response)
     with contextlib.suppress(struct.error, ValueError, IndexError):
         read(data.draw(damaged([response])))
+
+
+_LONGEST = b"\xff\xff\xff\xff\x7f"
+"""2**35 - 1 elements."""
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "answer"),
+    [
+        ("offset_fetch", 8, bytes(5) + _LONGEST),
+        ("offset_fetch", 8, bytes(5) + b"\x02\x02g" + _LONGEST),
+        ("offset_fetch", 5, bytes(4) + b"\x7f\xff\xff\xff"),
+        ("find_coordinator", 4, bytes(5) + _LONGEST),
+    ],
+)
+def test_no_memory_is_reserved_for_what_an_answer_only_claims(api: str, version: int, answer: bytes) -> None:
+    """kio would end the process where there is not as much."""
+    with pytest.raises(ValueError, match="elements in the"):
+        schema_reader(api, version, answer)
