@@ -203,7 +203,7 @@ class BeginningRefused(RowEvent):
     before: int | None
 
     def change(self, row: PartitionRow, now: float) -> None:
-        row.position, row.is_told = self.before, False
+        row.position, row.initial, row.is_told = self.before, self.before or 0, False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState
 from twinlog_checkpoint.moves.planning.plan import MoveAction
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
-from unit.checkpoint.moves.test_foreign_records import written_there
+from unit.checkpoint.moves.test_foreign_records import failed_over, written_there
 from unit.checkpoint.moves.test_sync_after_moves import next_pass, synced
 
 STEPS = ("read", "retain", "expire", "foreign", "move", "move", "sync", "sync")
@@ -118,6 +118,20 @@ async def test_what_was_deleted_on_the_target_is_counted_for_each_group_that_has
     assert all(f"{lost} before the start" in blocker for lost in skipped.values() if lost)
     (note,) = [each for each in accepted.warnings if "BEFORE_START" in each]
     assert all(group in note for group in stay)
+
+
+async def test_what_only_the_copy_has_is_counted_where_no_sync_lies_behind_the_start_of_the_original(
+    rig: MoveRig,
+) -> None:
+    """The original has nothing left of what was copied."""
+    await failed_over(rig, read=80)
+    copied = len(rig.logs.visible_target())
+    rig.logs.produce(10)
+    rig.logs.retain(rig.logs.visible_source()[-1].offset)
+    plan = await rig.served.failback.plan(NO_WAIT)
+    assert actions(plan) == {"g": MoveAction.SKIP_UNREAD}
+    (blocker,) = plan.blockers
+    assert f"{copied - 80} before the start" in blocker
 
 
 async def test_a_group_below_the_log_there_is_named_where_only_its_checkpoint_is_known(rig: MoveRig) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
+from twinlog.model import TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
 from twinlog_source.driver.commands import FlowOperations
@@ -214,3 +215,21 @@ async def test_a_pause_whose_answer_was_lost_is_ended_by_a_resume(rig: FlowRig, 
             await operations.resume(topic, by="root")
     await driver.state.confirm()
     assert not driver.state.control.pauses
+
+
+async def test_a_partition_whose_move_was_refused_begins_where_it_did_before(rig: FlowRig) -> None:
+    """Also when its log is read again."""
+    await rig.write(rig.source, "t", 100)
+    await rig.write(rig.target, "A.t", 1)
+    rig.last_producers[TopicPartition("A.t", 0)] = from_reason(UNAVAILABLE, "read who wrote last", alias="B")
+    state = await rig.owner(TRANSLATED)
+    row = state.table.rows[P]
+    assert (row.copy, row.position) == (None, 0)
+    with pytest.raises(KafkaError):
+        await set_position(state, P, 50)
+    assert row.position == 0
+    rig.last_producers.clear()
+    rig.clock.advance(60)
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert (row.copy is not None, row.position) == (True, 0)

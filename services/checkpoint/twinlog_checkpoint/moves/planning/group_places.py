@@ -187,8 +187,8 @@ class GroupPlaces:
         Raises KafkaError."""
         only_here = RecordsOnlyHere(route=self.route, copy_states=self.copy_states)
         at_start = [entry async for entry in in_turns(wanted) if _is_at_start(entry)]
-        starts = {entry.from_partition: entry.log_there.start for entry in at_start if entry.log_there}
-        before_start = await only_here.before_start({entry.position for entry in at_start}, starts)
+        logs = {entry.from_partition: entry.log_there for entry in at_start if entry.log_there}
+        before_start = await only_here.before_start({entry.position for entry in at_start}, logs)
         written = await only_here.foreign({entry.from_partition.topic for entry in wanted})
         of_partition = {of: list(each) for of, each in groupby(written, key=lambda each: each.partition)}
         async for entry in in_turns(wanted):

@@ -34,12 +34,11 @@ class RecordsOnlyHere:
     _empty: dict[tuple[TopicPartition, int, int], bool] = field(default_factory=dict)
 
     async def before_start(
-        self, places: Collection[SourcePosition], starts: Mapping[TopicPartition, int]
+        self, places: Collection[SourcePosition], logs: Mapping[TopicPartition, LogBounds]
     ) -> dict[SourcePosition, int]:
         """For groups that would continue at the first record there: how many records that they have not read
-        lie before it here. `starts` has the starts of the logs there, by partition here. Raises KafkaError.
-        """
-        first = await self.route.ways.first_left(starts) if starts else {}
+        lie before it here. `logs` has the logs there, by partition here. Raises KafkaError."""
+        first = await self.route.ways.first_left(logs) if logs else {}
         bounds = await self.route.here.bounds(first)
         away = self.route.away
         behind = away is not None and NOT_KNOWN in first.values()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from twinlog.model import TopicPartition
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.translation.history import Pairs, ReversedPairs
-from twinlog_checkpoint.translation.translation import SourcePosition, Translation
+from twinlog_checkpoint.translation.translation import LogBounds, SourcePosition, Translation
 
 NOT_KNOWN = 1 << 62
 """Of a record behind everything that is known to be copied."""
@@ -40,12 +40,12 @@ class OffsetRouter:
             answers.update(await self.away.forward.translate(away))
         return answers
 
-    async def first_left(self, starts: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
-        """Where the records of this cluster lie with which the logs there begin, at the latest. `starts` has
-        the starts of the logs there, by partition of this cluster. What is not known is left out."""
+    async def first_left(self, logs: Mapping[TopicPartition, LogBounds]) -> Mapping[TopicPartition, int]:
+        """Where the records of this cluster lie with which the logs there begin, at the latest. `logs` has
+        the logs there, by partition of this cluster. What is not known is left out."""
         there = {
-            SourcePosition(partition=destination, next_offset=start): partition
-            for partition, start in starts.items()
+            SourcePosition(partition=destination, next_offset=log.start): partition
+            for partition, log in logs.items()
             if (destination := self.destination(partition)) is not None
         }
         home = [position for position, here in there.items() if self._goes_home(here)]
@@ -56,21 +56,24 @@ class OffsetRouter:
         if self.away is not None and away:
             answers.update(await self.away.back.translate(away))
         return {
-            there[position]: self._at_latest(there[position], position, answer)
+            there[position]: self._at_latest(there[position], position, answer, logs[there[position]])
             for position, answer in answers.items()
             if answer.downstream_offset is not None
         }
 
-    def _at_latest(self, here: TopicPartition, there: SourcePosition, answer: Translation) -> int:
+    def _at_latest(
+        self, here: TopicPartition, there: SourcePosition, answer: Translation, log: LogBounds
+    ) -> int:
         """An answer that was not compared may lie before the record; the next known pair does not. What only
-        a copy here has, behind the answer, counts as written by others, also where there is no such pair. Of
-        a topic that is copied both ways no pair tells that."""
+        a copy here has, behind the answer, counts as written by others where the log there is empty. Of a
+        topic that is copied both ways no pair tells that."""
         offset, known = answer.downstream_offset or 0, self._pairs_of(here, there.partition)
         if answer.is_certain or there.next_offset == 0 or known is None or answer.topic_ids is not None:
             return offset
-        if (pair := known.above(there.next_offset - 1)) is not None:
+        pair = known.above(there.next_offset - 1)
+        if pair is not None:
             return max(offset, pair.downstream)
-        return offset if self._goes_home(here) else NOT_KNOWN
+        return offset if self._goes_home(here) and log.start == log.end else NOT_KNOWN
 
     def _pairs_of(self, here: TopicPartition, there: TopicPartition) -> Pairs | None:
         """The known pairs, seen from there."""
