@@ -253,3 +253,43 @@ def test_what_only_the_copy_has_compacted_may_not_be_deleted_on_the_source(sourc
     assert (proof.differences, proof.is_complete, proof.superseded_records) == ([], True, 20)
     safe = safe_range(proof)
     assert (safe.until, safe.reason) == ((60, "") if source_compacted else (20, "TARGET_RETENTION"))
+
+
+def same_time(*written: tuple[int, bytes, bytes | None], end: int | None = None) -> MemoryLog:
+    """As `of`, and records with equal keys and values are equal."""
+    return MemoryLog.of(
+        [DecodedRecord(at, NOW_MS, key, value, ()) for at, key, value in written], start=0, end=end
+    )
+
+
+def in_a_row(*written: tuple[bytes, bytes | None], end: int | None = None) -> MemoryLog:
+    return same_time(*((at, *each) for at, each in enumerate(written)), end=end)
+
+
+def test_records_that_were_copied_twice_are_duplicates_though_the_source_was_cleaned_elsewhere() -> None:
+    """What a crash at least once leaves; the holes of the source lie before all of these records."""
+    source = [(at, b"%d" % at, b"v") for at in [*range(20), *range(100, 130)]]
+    copied = [each[1:] for each in source]
+    copied[40:40] = copied[30:40]
+    proof = prove(same_time(*source), in_a_row(*copied), source_compacted=True)
+    assert {each.kind for each in proof.differences} == {DifferenceKind.DUPLICATE}
+    assert sum(each.count for each in proof.differences) == 10
+
+
+def test_one_hole_of_a_copy_explains_one_record_that_it_lacks() -> None:
+    others = [(b"%d" % number, b"v") for number in range(30)]
+    written = [each for at in range(10) for each in ((b"a", b"v"), *others[3 * at : 3 * at + 3])]
+    copied = [written[0], *others, (b"a", b"v")]
+    proof = prove(in_a_row(*written, (b"a", b"v")), in_a_row(*copied, end=len(copied) + 1), **COMPACTED)
+    assert {each.kind for each in proof.differences} == {DifferenceKind.MISSING}
+    assert sum(each.count for each in proof.differences) >= 8
+
+
+def test_records_that_are_newer_than_the_comparison_take_no_holes_from_equal_ones() -> None:
+    newer = [(5 + number, b"x", b"%d" % number) for number in range(6)]
+    written = [(0, b"a", b"v"), (1, b"b", b"v"), (2, b"a", b"v"), (3, b"a", b"v"), (4, b"x", b"v"), *newer]
+    limits: dict[str, Any] = dict.fromkeys(
+        ["source_goal", "source_limit", "target_goal", "target_limit", "position"], 5
+    )
+    copy = same_time(written[1], written[3], *newer)
+    assert prove(same_time(*written), copy, **limits, **COMPACTED).differences == []

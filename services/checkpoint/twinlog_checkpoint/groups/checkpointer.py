@@ -245,8 +245,8 @@ class Checkpointer:
         return self.learn_rules is None or self._learned
 
     def copies(self, source_topic: str, copy: str) -> bool:
-        """Whether the flow copies a topic into this copy, by the rules that apply now; configsync need not have
-        noticed the topic."""
+        """Whether the rules that apply now copy a topic into this copy; configsync need not have noticed the
+        topic."""
         entry = self.entry
         named = entry.policy.format_remote_topic(entry.flow.source, source_topic)
         return named == copy and entry.topics.selects(source_topic)

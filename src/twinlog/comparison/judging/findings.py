@@ -7,7 +7,7 @@ explains that, but only for as many records as the log has holes there: a log wi
 Records that both logs hold are removed from the hunks before: no later record explains their difference.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -216,6 +216,16 @@ class LastOfKey(NamedTuple):
     is_tombstone: bool
     identity: Hashable
     """Equal for equal records."""
+    holes_before: int
+    """Offsets without a record, from the log's start on."""
+
+
+class _Equal(NamedTuple):
+    """The equal records of one side."""
+
+    records: int
+    holes_before: int
+    """Before the record that comes before the first of them."""
 
 
 def take_superseded(findings: Findings) -> Steps[None]:
@@ -230,24 +240,27 @@ def take_superseded(findings: Findings) -> Steps[None]:
     starts = {Side.SOURCE: bounds.source_start, Side.TARGET: bounds.target_start}
     last: dict[Side, dict[bytes, LastOfKey]] = {Side.SOURCE: {}, Side.TARGET: {}}
 
-    holes = {side: limits[side] - start for side, start in starts.items()}
-    seen: dict[Side, dict[Hashable, int]] = {
-        Side.SOURCE: dict.fromkeys((findings.identity(e) for h in findings.hunks for e in h.source), 0),
-        Side.TARGET: dict.fromkeys((findings.identity(e) for h in findings.hunks for e in h.target), 0),
-    }
+    only = {findings.identity(entry) for hunk in findings.hunks for entry in (*hunk.source, *hunk.target)}
+    seen: dict[Side, dict[Hashable, _Equal]] = {Side.SOURCE: {}, Side.TARGET: {}}
+    holes = dict.fromkeys(Side, 0)
 
     def scan(side: Side, start: int, limit: int) -> Steps[None]:
-        of_side = last[side]
+        of_side, of_records = last[side], seen[side]
+        holes_before, next_offset = holes[side], start
 
         def note(entry: Entry) -> None:
-            holes[side] -= 1
+            nonlocal holes_before, next_offset
+            before, holes_before = holes_before, holes_before + entry.offset - next_offset
+            next_offset = entry.offset + 1
             if entry.key in keys:
                 identity = findings.identity(entry)
-                of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone, identity)
-                if identity in seen[side]:
-                    seen[side][identity] += 1
+                of_side[entry.key] = LastOfKey(entry.offset, entry.is_tombstone, identity, holes_before)
+                if identity in only:
+                    records, first = of_records.get(identity, _Equal(0, before))
+                    of_records[identity] = _Equal(records + 1, first)
 
         yield from findings.scan(side, start, limit, note)
+        holes[side] = holes_before + max(0, limit - next_offset)
 
     for side, start in starts.items():
         yield from scan(side, start, limits[side])
@@ -257,8 +270,8 @@ def take_superseded(findings: Findings) -> Steps[None]:
     for hunk in findings.hunks:
         findings.take_pairs(hunk, pairs_on_both_sides(hunk, comparison.outcome.offsets.is_promised))
     superseded = Superseded(
-        repeated={side: _repeated(findings, side, last, seen[side]) for side in Side},
-        holes=holes,
+        repeated={side: _repeated(findings, side, last, seen, holes) for side in Side},
+        holes=dict(holes),
         bounds=bounds,
         source=last[Side.SOURCE],
         target=last[Side.TARGET],
@@ -295,10 +308,12 @@ def _repeated(
     findings: Findings,
     side: Side,
     last: Mapping[Side, Mapping[bytes, LastOfKey]],
-    seen: Mapping[Hashable, int],
-) -> Collection[bytes]:
+    seen: Mapping[Side, Mapping[Hashable, _Equal]],
+    holes: Mapping[Side, int],
+) -> Mapping[bytes, tuple[int, int]]:
     """Keys of which a side has equal records: any of them may have matched, so that the holes of the other
-    log are elsewhere. Both logs end with the same record of them."""
+    log are elsewhere: how many it has before the first and up to the last place of such a record. Both logs
+    end with the same record of them."""
     other = Side.TARGET if side is Side.SOURCE else Side.SOURCE
     only = {
         Side.SOURCE: [entry for hunk in findings.hunks for entry in hunk.source],
@@ -312,16 +327,37 @@ def _repeated(
             return own.is_tombstone
         return own.identity == there.identity and there.offset not in unmatched
 
-    keys = {entry.key for entry in only[side] if entry.has_key and seen[findings.identity(entry)] > 1}
-    return {key for key in keys if end_alike(key)}
+    found: dict[bytes, tuple[int, int]] = {}
+    for entry in only[side]:
+        identity = findings.identity(entry)
+        if entry.has_key and seen[side][identity].records > 1 and end_alike(entry.key):
+            there, kept = last[other].get(entry.key), seen[other].get(identity)
+            to = holes[other] if there is None else there.holes_before
+            begin, _ = found.get(entry.key, (to, to))
+            found[entry.key] = min(begin, 0 if kept is None else kept.holes_before), to
+    return _joined(found)
+
+
+def _joined(spans: Mapping[bytes, tuple[int, int]]) -> Mapping[bytes, tuple[int, int]]:
+    """Spans that overlap are one: records of one key may have moved those of the other."""
+    joined: dict[bytes, tuple[int, int]] = {}
+    together: list[bytes] = []
+    begin = to = 0
+    for key, span in sorted(spans.items(), key=lambda item: item[1]):
+        if span[0] >= to:
+            together, (begin, to) = [], span
+        together.append(key)
+        to = max(to, span[1])
+        joined.update(dict.fromkeys(together, (begin, to)))
+    return joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Superseded:
-    repeated: Mapping[Side, Collection[bytes]]
-    """Keys of each side: compaction removed their records from the other log, wherever its holes are."""
-    holes: Mapping[Side, int]
-    """Offsets without a record of each whole log."""
+    repeated: Mapping[Side, Mapping[bytes, tuple[int, int]]]
+    """Keys of each side: compaction removed their records from the other log, between these of its holes."""
+    holes: dict[Side, int]
+    """Offsets without a record of each whole log that explain nothing yet."""
     bounds: Bounds
     source: Mapping[bytes, LastOfKey]
     target: Mapping[bytes, LastOfKey]
@@ -335,6 +371,8 @@ class Superseded:
     def take(self, hunk: Hunk) -> int:
         """Remove the records that compaction explains from a hunk; return their number."""
         copies, originals = self._explained(hunk)
+        self.holes[Side.SOURCE] -= len(copies)
+        self.holes[Side.TARGET] -= len(originals)
         hunk.target = [entry for entry in hunk.target if entry.offset not in copies]
         self.only_source.extend(entry for entry in hunk.source if entry.offset in originals)
         hunk.source = [entry for entry in hunk.source if entry.offset not in originals]
@@ -353,10 +391,15 @@ class Superseded:
         """Offsets of the copy's records that compaction removed from the source."""
         room = _holes(hunk.source, hunk.source_before, hunk.source_after, self.source_limit)
         repeated = self.repeated[Side.TARGET]
-        if any(entry.key in repeated for entry in hunk.target):
-            room = self.holes[Side.SOURCE]
+        room += self._room(Side.TARGET, hunk.target, Side.SOURCE)
         found = [entry for entry in hunk.target if entry.key in repeated or self._left_source(entry, hunk)]
         return {entry.offset for entry in found[:room]}
+
+    def _room(self, side: Side, only: Iterable[Entry], other: Side) -> int:
+        """Most records of one side for which the other log has holes where equal records are."""
+        found = [self.repeated[side][entry.key] for entry in only if entry.key in self.repeated[side]]
+        most = max((to for _, to in found), default=0) - min((begin for begin, _ in found), default=0)
+        return max(0, min(most, self.holes[other]))
 
     def _left_source(self, entry: Entry, hunk: Hunk) -> bool:
         if not entry.has_key:
@@ -376,8 +419,7 @@ class Superseded:
         """Offsets of the source's records that compaction removed from the copy."""
         room = _holes(hunk.target, hunk.target_before, hunk.target_after, self.target_limit)
         repeated = self.repeated[Side.SOURCE]
-        if any(entry.key in repeated for entry in hunk.source):
-            room = self.holes[Side.TARGET]
+        room += self._room(Side.SOURCE, hunk.source, Side.TARGET)
         found = [e for e in hunk.source if e.key in repeated or self._left_target(e, hunk, copies)]
         return {entry.offset for entry in found[:room]}
 
