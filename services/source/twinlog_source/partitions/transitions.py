@@ -47,6 +47,7 @@ def reread(
         row.position, row.stored = position, True
         row.nothing_until = position if wrote_nothing else None
     elif row.position is not None:
+        row.is_told = row.is_told and not row.stored  # It was about a copy that had not begun.
         row.position, row.stored = row.initial, False
     row.leader_epochs = epochs
 

@@ -9,9 +9,11 @@ import pytest
 
 from twinlog.errors import KafkaError, NotFoundError, StateError
 from twinlog.kafka.errors import UNAVAILABLE, from_reason
-from twinlog.model import TopicPartition
+from twinlog.model import Record, TopicPartition
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call
+from twinlog.wire.murmur2 import partition_for_key
+from twinlog.wire.source_offset import source_offset_key
 from twinlog_source.driver.commands import FlowOperations
 from twinlog_source.driver.epoch import Epoch
 from twinlog_source.driver.flow_driver import FlowDriver
@@ -23,7 +25,7 @@ from twinlog_source.partitions.events import LogReread, Reported, SetAside, Topi
 from twinlog_source.partitions.orders import PartitionReport, PartitionState, SetPaused, TaskReport
 from twinlog_source.reasons import EndReason
 from unit.source.driver.test_hand_over import EPOCH_SECONDS, Tasks, driven
-from unit.source.flow_rig import FlowRig, P, ledger, reported, set_position
+from unit.source.flow_rig import POSITIONS, FlowRig, P, ledger, reported, set_position
 from unit.source.topics.copy_modes_rig import AUTO, kind
 from unit.source.topics.lost_copies_rig import TRANSLATED
 
@@ -233,3 +235,28 @@ async def test_a_partition_whose_move_was_refused_begins_where_it_did_before(rig
     await state.take_over(displaced=False)
     await state.refresh(owned=frozenset())
     assert (row.copy is not None, row.position) == (True, 0)
+
+
+async def test_what_an_operator_said_of_a_position_does_not_hold_for_the_one_that_is_lost_later(
+    rig: FlowRig,
+) -> None:
+    """Somebody has removed it from the log: what was copied since would be copied again."""
+    copy, key = TopicPartition("A.t", 0), source_offset_key("A", P)
+    await rig.write(rig.source, "t", 100)
+    await rig.write(rig.target, "A.t", 1)
+    rig.last_producers[copy] = from_reason(UNAVAILABLE, "read who wrote last", alias="B")
+    state = await rig.owner(TRANSLATED)
+    rig.last_producers[copy], rig.known_producers = 70, {"twinlog-A-B-0-1": 70}
+    rig.clock.advance(60)
+    await set_position(state, P, 50)
+    await state.ownership.note_slots(1)
+    await rig.store(100, producer_id=70)
+    await state.reread([P])
+    row = state.table.rows[P]
+    assert (row.copy is not None, row.position) == (True, 100)
+    place = TopicPartition(POSITIONS, partition_for_key(key, len(rig.target.topics[POSITIONS].partitions)))
+    rig.target.append(place, Record(offset=-1, timestamp_ms=rig.clock.now_ms(), key=key, value=None))
+    await state.take_over(displaced=False)
+    await state.refresh(owned=frozenset())
+    assert row.blocker is not None
+    assert row.blocker.reason == "NO_POSITION"

@@ -1,7 +1,7 @@
 """Who owns a flow: claims, fencing, and what is taken over from the log."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.ownership import AT_REST_AFTER_SECONDS, RENEW_SECONDS
 from twinlog_source.driver.state import FlowState
 from twinlog_source.driver.stream.task_host import TaskHost
-from twinlog_source.driver.stream.task_settings import TaskSettings
+from twinlog_source.driver.stream.task_settings import TaskSettings, ids_of_slot
 from twinlog_source.log.fact_records import control_key
 from twinlog_source.log.facts import EpochStart, LeaderEpochsFact, PauseFact, RestoreFact, ThrottleFact
 from unit.source.flow_rig import POSITIONS, FlowRig, P, reported
@@ -315,3 +315,20 @@ async def test_an_owner_that_was_displaced_unawares_fences_no_slot_of_the_next(r
     signed = owner.positions.control.owner
     assert signed is not None
     assert signed.instance == owner.ownership.instance_id
+
+
+async def test_what_hangs_is_ended_on_every_copy_and_by_the_ids_of_every_slot_that_was_used(
+    rig: FlowRig,
+) -> None:
+    owner = await rig.owner()
+    await owner.ownership.note_slots(2)
+    asked: list[tuple[set[str], Mapping[TopicPartition, TopicPartition]]] = []
+
+    async def fence(names: Sequence[str], copies: Mapping[TopicPartition, TopicPartition]) -> None:
+        asked.append((set(names), copies))
+
+    owner.ownership.fence = fence
+    await owner.end_hanging(1)
+    ((names, copies),) = asked
+    assert names == {name for slot in range(2) for name in ids_of_slot(owner.flow, 1, slot)}
+    assert copies == {TopicPartition("A.t", 0): P}
