@@ -52,7 +52,7 @@ class SimulatedWorkers:
 
     spark_ui = ""
 
-    def warm_up(self) -> None:
+    def warm_up(self, *, is_owner: bool = True) -> None:
         """Nothing takes long to start."""
 
     async def cluster_cores(self) -> int | None:

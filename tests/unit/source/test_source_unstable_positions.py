@@ -67,7 +67,7 @@ def driver_of(log: Log) -> FlowDriver:
 
     nobody: Any = SimpleNamespace(
         runner=SimpleNamespace(
-            workers=SimpleNamespace(warm_up=lambda: None, check_expressions=_nothing), share=lambda *_: 0
+            workers=SimpleNamespace(warm_up=lambda **_: None, check_expressions=_nothing), share=lambda *_: 0
         ),
         shut_down=_nothing,
         failed=no_failure,

@@ -193,7 +193,7 @@ class FlowDriver:
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: another process copies the flow, or the owner is not known yet. Spark is
         started, so that a take-over need not wait for it."""
-        self.jobs.runner.workers.warm_up()
+        self.jobs.runner.workers.warm_up(is_owner=False)
         while not await wait_or_stop(stop, REPLANS.shortest_seconds):
             self.state.ownership.note_signs()
             self._note_problem(self._why_standing_by())

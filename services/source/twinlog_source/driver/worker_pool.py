@@ -80,8 +80,9 @@ class Workers(Cores, Protocol):
         """The address of Spark's web UI; empty if it is switched off, or Spark has not started."""
         ...
 
-    def warm_up(self) -> None:
-        """Start what takes long to start, and return at once. A failure appears again in `run_worker`."""
+    def warm_up(self, *, is_owner: bool = True) -> None:
+        """Start what takes long to start, and return at once. A failure appears again in `run_worker`. For a
+        process on standby nothing starts that would hold cores."""
         ...
 
     @property

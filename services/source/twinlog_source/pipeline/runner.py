@@ -31,7 +31,7 @@ from twinlog_source.pipeline.session import (
     open_context,
     ui_address,
 )
-from twinlog_source.pipeline.settings import is_local, local_cores, promised_cores
+from twinlog_source.pipeline.settings import is_local, keeps_cores, local_cores, promised_cores
 from twinlog_source.reasons import PartitionReason
 from twinlog_source.records.pipe import PipeJob, TransformFailedError
 from twinlog_source.task.settings import WorkerSpec
@@ -101,9 +101,11 @@ class SparkRunner:
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
 
-    def warm_up(self) -> None:
+    def warm_up(self, *, is_owner: bool = True) -> None:
         """Start the JVM and the fork server of its Python workers in the background; both take seconds. Call
         it in the event loop."""
+        if not is_owner and keeps_cores(self.master, with_sql=self.with_sql):
+            return
         if self.context is None and self._launch is None:
             self._begin_launch()
             self._warming = asyncio.ensure_future(self.load_workers())

@@ -64,6 +64,19 @@ STANDALONE_SETTINGS: Mapping[str, str] = {
 """Not with Spark SQL: a flow whose records are changed counts the cores that are there."""
 
 
+def is_standalone(master: str) -> bool:
+    return master.startswith("spark://")
+
+
+def keeps_cores(master: str, *, with_sql: bool) -> bool:
+    """Whether Spark holds the cores that it got when it started, also while nothing runs.
+
+    >>> keeps_cores("spark://m:7077", with_sql=True), keeps_cores("spark://m:7077", with_sql=False)
+    (True, False)
+    """
+    return is_standalone(master) and with_sql
+
+
 def is_local(master: str) -> bool:
     return master.startswith("local")
 
@@ -132,7 +145,7 @@ def spark_settings(
         of_place = {}  # Spark refuses encryption without authentication.
     else:
         of_place = {**CLUSTER_SETTINGS}
-    if master.startswith("spark://") and not with_sql:
+    if is_standalone(master) and not keeps_cores(master, with_sql=with_sql):
         of_place |= STANDALONE_SETTINGS
     return {
         "spark.master": f"local[{threads}]" if is_local(master) else master,

@@ -12,7 +12,7 @@ class WarmSpark:
     spark_ui = ""
     is_up = True
 
-    def warm_up(self) -> None:
+    def warm_up(self, *, is_owner: bool = True) -> None:
         """It is warm."""
 
     async def cluster_cores(self) -> int | None:

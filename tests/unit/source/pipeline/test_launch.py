@@ -100,20 +100,41 @@ def test_the_users_spark_is_started_if_it_is_of_the_same_version(
     assert ("did not start: the users" in str(raised.value)) is is_used
 
 
-async def test_a_runner_that_is_closed_kills_the_jvm_that_is_being_started(
-    java: SilentJava,
-) -> None:
-    clock = SystemClock()
-    runner = SparkRunner(
-        master="local[1]",
+def runner_on(master: str, *, with_sql: bool = False) -> SparkRunner:
+    return SparkRunner(
+        master=master,
         threads=1,
         conf={},
         environment=dict,
         driver_endpoint=lambda: "127.0.0.1:1",
         driver_certificate="",
         log_level="INFO",
-        clock=clock,
+        clock=SystemClock(),
+        with_sql=with_sql,
     )
+
+
+@pytest.mark.parametrize(
+    ("with_sql", "is_owner", "starts"), [(True, False, False), (False, False, True), (True, True, True)]
+)
+async def test_a_process_on_standby_holds_no_cores_of_a_standalone_cluster(
+    java: SilentJava, *, with_sql: bool, is_owner: bool, starts: bool
+) -> None:
+    """With expressions executors stay: the owner would wait for those of a process that only stands by."""
+    runner, before = runner_on("spark://127.0.0.1:1", with_sql=with_sql), asyncio.all_tasks()
+    runner.warm_up(is_owner=is_owner)
+    assert bool(asyncio.all_tasks() - before) is starts
+    if starts:
+        await asyncio.to_thread(java.await_start)
+    await runner.close()
+    assert not starts or not java.runs
+
+
+async def test_a_runner_that_is_closed_kills_the_jvm_that_is_being_started(
+    java: SilentJava,
+) -> None:
+    clock = SystemClock()
+    runner = runner_on("local[1]")
     runner.warm_up()
     await asyncio.to_thread(java.await_start)
     began = clock.monotonic()
