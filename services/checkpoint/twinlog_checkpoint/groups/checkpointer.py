@@ -249,7 +249,7 @@ class Checkpointer:
         topic."""
         entry = self.entry
         named = entry.policy.format_remote_topic(entry.flow.source, source_topic)
-        return named == copy and entry.topics.selects(source_topic)
+        return not entry.is_stopped and named == copy and entry.topics.selects(source_topic)
 
     def follow(self, entry: CheckpointFlow) -> None:
         """Apply changed rules (topics, groups, intervals) by a pass that begins at once."""
