@@ -13,7 +13,8 @@ from simulated.world import SERVICES, World, lives_in
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
-from twinlog.cli.moves.reverse import BothClusters, LeftTail, Reversal
+from twinlog.cli.moves.reverse import Reversal
+from twinlog.cli.moves.tail import BothClusters, LeftTail
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import StateError
 from twinlog.kafka.cluster import open_cluster
@@ -145,6 +146,23 @@ async def test_a_flow_that_somebody_else_stopped_may_not_be_drained(world: World
         await Reversing(world).run()
 
 
+async def brought_by_the_flow_back(world: World, value: str) -> None:
+    world.on["B"].produce("orders", 0, value.encode())
+    await world.until(lambda: any(found == (0, value.encode()) for found in values(world, "A")))
+
+
+@lives_in(World, FILE, seed=35)
+async def test_what_the_flow_back_brought_is_no_tail(world: World) -> None:
+    await begin(world)
+    pause = source.PauseReplicationRequest(scope=scope("", "A", "B"), by="ann")
+    await world.order("PauseReplication", pause)
+    await brought_by_the_flow_back(world, "B0")
+    reversing = Reversing(world, accept_loss=True)
+    assert "TAIL" not in await reversing.run(wait_seconds=0)
+    world.on["B"].produce("orders", 0, b"B1")
+    await all_once(world, 7)
+
+
 @pytest.mark.parametrize("tail", list(LeftTail))
 @lives_in(World, FILE, seed=33)
 async def test_a_tail_is_shown_and_becomes_what_was_told(world: World, *, tail: LeftTail) -> None:
@@ -152,22 +170,26 @@ async def test_a_tail_is_shown_and_becomes_what_was_told(world: World, *, tail: 
     a, b = world.on["A"], world.on["B"]
     pause = source.PauseReplicationRequest(scope=scope("", "A", "B"), by="ann")
     await world.order("PauseReplication", pause)
-    a.produce("orders", 0, b"only here", b"here, too")
+    a.produce("orders", 0, b"only here")
+    await brought_by_the_flow_back(world, "B0")
+    a.produce("orders", 0, b"here, too")
+    await brought_by_the_flow_back(world, "B1")
     reversing = Reversing(world, tail=tail, accept_loss=True)
     if tail is LeftTail.REFUSE:
         with pytest.raises(StateError, match="orders-0: A has records that are not copied"):
             await reversing.run(wait_seconds=0)
-        await world.until(lambda: len(values(world, "B")) == 7)
+        await world.until(lambda: len(values(world, "B")) == 9)
     else:
         await reversing.run(wait_seconds=0)
-        b.produce("orders", 0, b"B0")
-        await world.until(lambda: len(values(world, "A")) == 8)
+        b.produce("orders", 0, b"B2")
+        await world.until(lambda: len(values(world, "A")) == 10)
         await stands_still(world)
-        assert len(values(world, "B")) == 6
+        assert len(values(world, "B")) == 8
         listed = await world.order("ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
-        assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 7)]
+        assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 9)]
     shown = [message for step, message in reversing.told if step == "TAIL"]
-    assert any(re.search(r"offset 6 at 2\d+-.* UTC .*here, too", each) for each in shown), shown
+    assert any(re.search(r"offset 8 at 2\d+-.* UTC .*here, too", each) for each in shown), shown
+    assert not any("B0" in each or "B1" in each for each in shown), shown
     copies = [topic for topic in b.cluster.topics if topic.endswith(".tail-of-A")]
     assert copies == (["orders.tail-of-A"] if tail is LeftTail.TOPIC else [])
     for copy in copies:

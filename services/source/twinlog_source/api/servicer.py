@@ -10,7 +10,7 @@ from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.api.source.v1 import source_service_pb2_grpc as pb_grpc
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.kafka.ports import OffsetSpec
-from twinlog.model import Flow
+from twinlog.model import Flow, TopicPartition
 from twinlog.service.access.audit import NOT_KNOWN, changed
 from twinlog.service.access.gate import caller_name
 from twinlog.service.api_values import flow_message, flow_of, named
@@ -277,6 +277,20 @@ class SourceServicer(pb_grpc.SourceServiceServicer):
             before={"gaps": len(gaps), "first": [gap_message(flow, gap) for gap in unknown_before]},
             after={"gaps": len(gaps), "first": list(answer.gaps[:MOST_SHOWN])},
         )
+        return answer
+
+    async def ListEchoes(  # noqa: N802
+        self, request: pb.ListEchoesRequest, context: Context
+    ) -> pb.ListEchoesResponse:
+        driver = named(self._drivers, request.flow)
+        require_owned(driver)
+        state = driver.state
+        asked = {TopicPartition(request.partition.topic, request.partition.partition): request.producer_ids}
+        found = await state.origins.judge(asked, state.topics)
+        answer = pb.ListEchoesResponse()
+        for (_, producer_id), (begin, end) in sorted(found.items()):
+            if begin < end:
+                answer.echoes.add(producer_id=producer_id, from_offset=begin, to_offset=end)
         return answer
 
     async def TryTransform(  # noqa: N802

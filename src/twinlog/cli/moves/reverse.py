@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 import typer
 
@@ -26,13 +25,10 @@ from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS
 from twinlog.cli.moves.commands import Failover
 from twinlog.cli.moves.moves import WAIT, YesOption, move_options, print_run
+from twinlog.cli.moves.tail import BothClusters, LeftTail, Tail
 from twinlog.cli.source.client import every_partition
 from twinlog.errors import ConfigError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
-from twinlog.kafka.ports import KafkaCluster, NewTopic
-from twinlog.kafka.reasons import KafkaReason
-from twinlog.kafka.whole_logs import records_to
-from twinlog.model import Record, TopicPartition
 from twinlog.printable import printable
 from twinlog.service.waiting import wait_or_stop
 
@@ -45,55 +41,6 @@ _SHOWN = 10
 _SHOWN_BYTES = 100
 
 
-class LeftTail(StrEnum):
-    """What becomes of records that the flow has not copied."""
-
-    REFUSE = "refuse"
-    GAP = "gap"
-    TOPIC = "topic"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BothClusters:
-    """Those of the flow, for what only its source has."""
-
-    source: KafkaCluster
-    target: KafkaCluster
-
-    async def records(
-        self, tail: Sequence[source_pb2.PartitionStatus]
-    ) -> AsyncIterator[tuple[TopicPartition, Record]]:
-        async with self.source.reader(read_committed=True) as reader:
-            for each in tail:
-                partition = TopicPartition(each.source.topic, each.source.partition)
-                async for record in records_to(reader, partition, each.position, each.source_end_offset):
-                    yield partition, record
-
-    async def copy(self, tail: Sequence[source_pb2.PartitionStatus], suffix: str) -> int:
-        """Copy it to topics of the target with this suffix, in one partition each. One that is interrupted
-        copies again. Raises KafkaError."""
-        names = sorted({each.target_topic + suffix for each in tail})
-        made = await self.target.create_topics(
-            [NewTopic(name=name, partition_count=1, replication_factor=-1) for name in names]
-        )
-        for error in made.values():
-            if error is not None and error.reason != KafkaReason.TOPIC_EXISTS:
-                raise error
-        copies = {each.source.topic: each.target_topic + suffix for each in tail}
-        count = 0
-        async with self.target.writer() as writer:
-            async for partition, record in self.records(tail):
-                await writer.append(
-                    TopicPartition(copies[partition.topic], 0),
-                    key=record.key,
-                    value=record.value,
-                    timestamp_ms=record.timestamp_ms,
-                    headers=record.headers,
-                )
-                count += 1
-        return count
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reversal:
     """One run of the command."""
@@ -103,7 +50,7 @@ class Reversal:
     options: pb2.MoveOptions
     tail: LeftTail = LeftTail.REFUSE
     clusters: BothClusters | None = None
-    """None without a file: then records of a tail are counted only."""
+    """None without a file: then the offsets of a tail are told only."""
     tell: Callable[[str, str], None]
     """Takes the name of a step, and what it has done."""
     follow: Callable[[AsyncIterable[pb2.RunFailoverResponse]], Awaitable[None]]
@@ -217,48 +164,53 @@ class Reversal:
             or each.source_end_as_of.ToMilliseconds() <= since
         ]:
             await patience.wait(waiting)
-        tail = [each for each in await self._partitions(self.flow) if each.lag_records]
+        behind = [each for each in await self._partitions(self.flow) if each.lag_records]
+        tail = [left for each in behind if (left := await self._shown(each)) is not None]
         if not tail:
             self.tell("PAUSE", f"{flow_name(self.flow)} has copied everything, and is paused")
             return
-        await self._show(tail)
         if self.tail is LeftTail.REFUSE:
             await self.resume()
             raise StateError(
-                f"{_named(tail)}: {self.flow.source} has records that are not copied. {flow_name(self.flow)}"
-                " goes on to copy them: stop who writes (or --fence), and run it again. Or decide what"
-                " becomes of them: --tail gap, --tail topic",
+                f"{_named([each.of for each in tail])}: {self.flow.source} has records that are not copied."
+                f" {flow_name(self.flow)} goes on to copy them: stop who writes (or --fence), and run it"
+                " again. Or decide what becomes of them: --tail gap, --tail topic",
                 reason="BACKLOG_NOT_COPIED",
             )
         if self.tail is LeftTail.TOPIC:
             if self.clusters is None:
                 raise ConfigError("--tail topic needs --config FILE", key="--tail")
             suffix = f".tail-of-{self.flow.source}"
-            count = await self.clusters.copy(tail, suffix)
+            count = await self.clusters.copy(tail, suffix, self.at.source)
             self.tell("TAIL", f"copied {count} records to topics *{suffix} of {self.flow.target}")
         for each in tail:
             place = source_pb2.Scope(
-                flow=self.flow, source_topic=each.source.topic, partition=each.source.partition
+                flow=self.flow, source_topic=each.of.source.topic, partition=each.of.source.partition
             )
-            latest = source_pb2.PositionTarget(latest=source_pb2.Latest())
-            request = source_pb2.SetPositionsRequest(scope=place, target=latest, by=self.options.by)
+            request = source_pb2.SetPositionsRequest(
+                scope=place, target=source_pb2.PositionTarget(offset=each.end), by=self.options.by
+            )
             (moved,) = (await self.at.source.SetPositions(request)).changes
             if moved.reason:
                 raise StateError(
-                    f"{partition_name(each.source)}: {moved.message}; run it again", reason=moved.reason
+                    f"{partition_name(each.of.source)}: {moved.message}; run it again", reason=moved.reason
                 )
         self.tell("TAIL", f"left behind: `twinlog gaps '{flow_name(self.flow)}'` lists the offsets")
 
-    async def _show(self, tail: Sequence[source_pb2.PartitionStatus]) -> None:
-        """Each record."""
-        for each in tail:
-            where = f"from offset {each.position} to {each.source_end_offset}"
-            self.tell("TAIL", f"{partition_name(each.source)}: {each.lag_records} records {where}")
-        if self.clusters is not None:
-            async for partition, record in self.clusters.records(tail):
-                key, value = _shown(record.key), _shown(record.value)
-                at = shown_time(record.timestamp_ms)
-                self.tell("TAIL", f"{partition} offset {record.offset} at {at} {key}: {value}")
+    async def _shown(self, each: source_pb2.PartitionStatus) -> Tail | None:
+        """What a partition has that is not copied, record by record; None if it all came from the target."""
+        where = f"{partition_name(each.source)}: from offset {each.position}"
+        if self.clusters is None:
+            self.tell("TAIL", f"{where} to {each.source_end_offset}; --config FILE shows the records")
+            return Tail(of=each, end=each.source_end_offset)
+        tail, count = None, 0
+        async for record in self.clusters.records(each, each.source_end_offset, self.at.source):
+            tail, count = Tail(of=each, end=record.offset + 1), count + 1
+            key, value, at = _shown(record.key), _shown(record.value), shown_time(record.timestamp_ms)
+            self.tell("TAIL", f"{partition_name(each.source)} offset {record.offset} at {at} {key}: {value}")
+        if tail is not None:
+            self.tell("TAIL", f"{where} to {tail.end}: {count} records")
+        return tail
 
     async def resume(self) -> None:
         """A pause that stayed would hold the flow when it is started again."""
@@ -358,9 +310,9 @@ def reverse_command(
     and moves the groups; a rule stops A->B; the fence falls; B->A starts. Each step is stored: run an
     interrupted command again to continue it.
 
-    Records that A->B has not copied when it stops are shown one by one, B's own that B->A brought meanwhile
-    too. --tail says what becomes of them: refuse (A->B goes on), gap (they stay on A, and `twinlog gaps`
-    lists them), or topic (they are also copied to a topic orders.tail-of-A on B).
+    Records that A->B has not copied when it stops are shown one by one, without B's own. --tail says what
+    becomes of them: refuse (A->B goes on), gap (they stay on A, and `twinlog gaps` lists them), or topic
+    (they are also copied to a topic orders.tail-of-A on B).
     """
     options.wait.FromMilliseconds(round(wait * 1000))
     parsed = parse_flow(flow)

@@ -793,6 +793,96 @@ class AcknowledgeGapsResponse(_message.Message):
 Global___AcknowledgeGapsResponse: _TypeAlias = AcknowledgeGapsResponse  # noqa: Y015
 
 @_typing.final
+class ListEchoesRequest(_message.Message):
+    """ListEchoesRequest names producers of a partition."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FLOW_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    PRODUCER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def flow(self) -> _types_pb2.Flow:
+        """The flow."""
+
+    @_builtins.property
+    def partition(self) -> _types_pb2.TopicPartition:
+        """Source topic and partition."""
+
+    @_builtins.property
+    def producer_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in the headers of their batches."""
+
+    def __init__(
+        self,
+        *,
+        flow: _types_pb2.Flow | None = ...,
+        partition: _types_pb2.TopicPartition | None = ...,
+        producer_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "partition", b"partition"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flow", b"flow", "partition", b"partition", "producer_ids", b"producer_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEchoesRequest: _TypeAlias = ListEchoesRequest  # noqa: Y015
+
+@_typing.final
+class ListEchoesResponse(_message.Message):
+    """ListEchoesResponse has those of them whose records are copies."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ECHOES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def echoes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Echoes]:
+        """One at most for each."""
+
+    def __init__(
+        self,
+        *,
+        echoes: _abc.Iterable[Global___Echoes] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["echoes", b"echoes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListEchoesResponse: _TypeAlias = ListEchoesResponse  # noqa: Y015
+
+@_typing.final
+class Echoes(_message.Message):
+    """Echoes are the records of one producer between these offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    FROM_OFFSET_FIELD_NUMBER: _builtins.int
+    TO_OFFSET_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    """The producer."""
+    from_offset: _builtins.int
+    """First offset."""
+    to_offset: _builtins.int
+    """First offset after them."""
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        from_offset: _builtins.int = ...,
+        to_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "producer_id", b"producer_id", "to_offset", b"to_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Echoes: _TypeAlias = Echoes  # noqa: Y015
+
+@_typing.final
 class AcknowledgeForeignWritesRequest(_message.Message):
     """AcknowledgeForeignWritesRequest says whose."""
 

@@ -70,6 +70,11 @@ class SourceServiceStub(object):
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
                 response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
                 _registered_method=True)
+        self.ListEchoes = channel.unary_unary(
+                '/twinlog.api.source.v1.SourceService/ListEchoes',
+                request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListEchoesRequest.SerializeToString,
+                response_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListEchoesResponse.FromString,
+                _registered_method=True)
         self.AcknowledgeForeignWrites = channel.unary_unary(
                 '/twinlog.api.source.v1.SourceService/AcknowledgeForeignWrites',
                 request_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.AcknowledgeForeignWritesRequest.SerializeToString,
@@ -148,6 +153,15 @@ class SourceServiceServicer(object):
     def ListGaps(self, request, context):
         """ListGaps returns every range of source records that is known not to be on the target.
         A flow whose ledger could not be read is named: nothing is known of its gaps.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEchoes(self, request, context):
+        """ListEchoes says which records of a partition are copies of what the target has already, by their producers. Ask after the records
+        were read. Fails with ORIGIN_UNKNOWN while that cannot be known, with OWNED_ELSEWHERE while another process copies the
+        flow, FLOW_NOT_READY while none does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -232,6 +246,11 @@ def add_SourceServiceServicer_to_server(servicer, server):
                     servicer.ListGaps,
                     request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.FromString,
                     response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.SerializeToString,
+            ),
+            'ListEchoes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEchoes,
+                    request_deserializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListEchoesRequest.FromString,
+                    response_serializer=twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListEchoesResponse.SerializeToString,
             ),
             'AcknowledgeForeignWrites': grpc.unary_unary_rpc_method_handler(
                     servicer.AcknowledgeForeignWrites,
@@ -449,6 +468,33 @@ class SourceService(object):
             '/twinlog.api.source.v1.SourceService/ListGaps',
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsRequest.SerializeToString,
             twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListGapsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEchoes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/twinlog.api.source.v1.SourceService/ListEchoes',
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListEchoesRequest.SerializeToString,
+            twinlog_dot_api_dot_source_dot_v1_dot_source__service__pb2.ListEchoesResponse.FromString,
             options,
             channel_credentials,
             insecure,

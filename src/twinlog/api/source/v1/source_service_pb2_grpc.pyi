@@ -36,6 +36,11 @@ class SourceServiceStub:
     """ListGaps returns every range of source records that is known not to be on the target.
     A flow whose ledger could not be read is named: nothing is known of its gaps.
     """
+    ListEchoes: _aio.UnaryUnaryMultiCallable[_source_service_pb2.ListEchoesRequest, _source_service_pb2.ListEchoesResponse]
+    """ListEchoes says which records of a partition are copies of what the target has already, by their producers. Ask after the records
+    were read. Fails with ORIGIN_UNKNOWN while that cannot be known, with OWNED_ELSEWHERE while another process copies the
+    flow, FLOW_NOT_READY while none does.
+    """
     AcknowledgeForeignWrites: _aio.UnaryUnaryMultiCallable[_source_service_pb2.AcknowledgeForeignWritesRequest, _source_service_pb2.AcknowledgeForeignWritesResponse]
     """AcknowledgeForeignWrites notes that somebody knows of the records that others wrote into copies: they are counted from
     0 again. With dry_run it only says of which. The copies are not changed.
@@ -122,6 +127,17 @@ class SourceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_source_service_pb2.ListGapsResponse]:
         """ListGaps returns every range of source records that is known not to be on the target.
         A flow whose ledger could not be read is named: nothing is known of its gaps.
+        """
+
+    @_abc_1.abstractmethod
+    def ListEchoes(
+        self,
+        request: _source_service_pb2.ListEchoesRequest,
+        context: _aio.ServicerContext[_source_service_pb2.ListEchoesRequest, _abc.Awaitable[_source_service_pb2.ListEchoesResponse]],
+    ) -> _abc.Awaitable[_source_service_pb2.ListEchoesResponse]:
+        """ListEchoes says which records of a partition are copies of what the target has already, by their producers. Ask after the records
+        were read. Fails with ORIGIN_UNKNOWN while that cannot be known, with OWNED_ELSEWHERE while another process copies the
+        flow, FLOW_NOT_READY while none does.
         """
 
     @_abc_1.abstractmethod
