@@ -202,3 +202,21 @@ async def test_any_process_gives_flows_and_their_limits_as_their_owners_tell_the
             flows = await list_flows(called(SourceServiceStub(channel), "source"), None)
         assert [each.bytes_per_second for flow in flows for each in flow.throttles] == [1000, 2000]
         assert [row.notes for row in (await status_of(world, name)).flows.values()] == [[], []]
+
+
+def test_a_configsync_on_standby_knows_as_much_as_the_owner_and_is_no_news(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with replicated(tmp_path, "AB") as (world, replicas):
+            for alias in "AB":
+                world.on[alias].cluster.create_topic("orders")
+            replicas.start(1, 2)
+            await replicas.until(1, 1)
+            await world.pause(60)
+            for name in ("configsync 1", "configsync 2"):
+                told = {
+                    flow: ("READY" in row.topics, row.notes)
+                    for flow, row in (await status_of(world, name)).flows.items()
+                }
+                assert told == dict.fromkeys(("A->M", "B->M"), (True, [])), name
+
+    live(life(), machines_differ=True)

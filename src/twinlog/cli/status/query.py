@@ -37,7 +37,8 @@ async def ask_configsync(at: Services, status: Status) -> None:
     for flow in answer.flows:
         row = status.flow(flow.flow)
         row.topics = dict(flow.topics_by_state)
-        row.add_note("configsync", flow.reason, flow.message)
+        if flow.reason != kinds.STANDS_BY:  # On standby it knows as much as the owner.
+            row.add_note("configsync", flow.reason, flow.message)
         status.add_clusters("configsync", flow.clusters)
         for cluster, words in cycle_words(flow.cycles).items():
             # Where a flow comes from there, such topics are its copies.

@@ -211,8 +211,13 @@ class _Work:
             to = self._ids.get(offer.to, "")
             moves = to != owner and to in self._offers[flow] and to not in self._lost[flow]
             why = Why.LEAST_LOADED if offer.to and not moves else offer.why
-            self._enter(flow, owner, to if moves else "", why)
+            self._enter(flow, owner, to if moves else "", why or self._why_untold(flow, owner))
         return bool(owner)
+
+    def _why_untold(self, flow: str, owner: str) -> str:
+        """Why one has a flow that worked at it, in doubt, before the group told it so."""
+        given = (each.why for each in self._offers[flow].values() if self._ids.get(each.to) == owner)
+        return next(given, Why.ONLY_ONE)
 
     def give(self, flow: str) -> None:
         """To the process to which it is handed over, or else to the one with the least to do. Those that

@@ -136,6 +136,20 @@ def test_what_one_moved_by_hand_stays_there() -> None:
     assert group.counts == [2, 2], "another one came back in its place"
 
 
+@pytest.mark.parametrize(
+    ("gives", "why"), [({}, Why.ONLY_ONE), ({"to": "a", "why": Why.EVEN_LOAD}, Why.EVEN_LOAD)]
+)
+def test_what_one_works_at_before_it_was_told_so_has_a_reason_as_well(
+    gives: dict[str, str], why: Why
+) -> None:
+    """It began in doubt; meanwhile another one may have handed the flow over to it."""
+    works, other = Process({"A->B": Offer(held=0)}), Process({"A->B": Offer(**gives)})  # type: ignore[arg-type]
+    table = assigned(
+        {name: Announcement(name=name, flows=each.offers) for name, each in {"a": works, "b": other}.items()}
+    )
+    assert (table.parts["A->B"].owner, table.parts["A->B"].why) == ("a", why)
+
+
 def test_a_flow_with_much_to_copy_counts_for_many() -> None:
     group = Group(a=process(6), b=process(6))
     for each in group.processes.values():
