@@ -7,7 +7,7 @@ import pytest
 
 from simulated import histories
 from simulated.histories import DEFAULT
-from simulated.world import World, live
+from simulated.world import World, live, lives_in
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.testing.broker.calls import KAFKA_3_9, KAFKA_4_3, Release
 
@@ -42,3 +42,23 @@ def test_a_commit_marker_that_the_target_lost_is_told_and_written_again_where_th
             assert (await pressing(world) == []) is ends
 
     live(life())
+
+
+@lives_in(World, DEFAULT + "twinlog.offsets = translated\n", seed=2, release=KAFKA_3_9)
+async def test_a_commit_marker_that_is_missed_by_the_producer_that_committed_is_written_again(
+    world: World,
+) -> None:
+    """Also where epochs do not tell transactions apart: it has committed all that it ended since it began."""
+    await histories.begin(world, partitions=1, prefix="A.")
+    await world.pause(20)
+    copy = world.on["B"].partition("A.orders")
+    await world.kafka["B"].stop_node(1)
+    copy.log.cut(copy.log.end_offset - 1)
+    await world.kafka["B"].start_node(1)
+    for number in range(20):
+        world.on["A"].produce("orders", 0, b"later %d" % number)
+        await world.pause(0.5)
+    await world.pause(20)
+    assert [each.value for each in world.on["B"].read("A.orders")] == [
+        each.value for each in world.on["A"].read("orders")
+    ]

@@ -2,6 +2,7 @@
 exactly to an instant, to an offset, and to the end. A copy ends by itself whatever happens meanwhile."""
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from integration.source.source_rig import open_rig
-from integration.verify.verify_rig import VerifyRig
+from integration.verify.verify_rig import VerifyRig, validated
 from twinlog.api.source.v1 import source_service_pb2 as pb
 from twinlog.batches import Codec, NewRecord
 from twinlog.clock import SystemClock
@@ -20,7 +21,7 @@ from twinlog.kafka.ports import OffsetSpec
 from twinlog.local.blocking_cluster import BlockingCluster
 from twinlog.local.spec import ClusterSpec
 from twinlog.model import TopicPartition
-from twinlog.testing.brokers import KafkaPair, eventually, unique_name
+from twinlog.testing.brokers import KafkaPair, eventually, retry_admin, unique_name
 from twinlog_source.log.fact_records import fact_record
 from twinlog_source.log.facts import PauseFact
 
@@ -115,6 +116,25 @@ async def has_arrived(mirror: VerifyRig, topic: str) -> bool:
     copy = TopicPartition(mirror.rig.remote(topic), 0)
     found = (await mirror.rig.target.list_offsets(OffsetSpec.LAST_STABLE, [copy]))[copy]
     return isinstance(found, int) and found >= 40
+
+
+async def test_a_copy_ends_although_a_topic_is_deleted_in_the_middle(mirror: VerifyRig) -> None:
+    kept, deleted = unique_name("kept"), unique_name("deleted")
+    mirror.rig.extra |= {"topics": f"{kept},{deleted}"}
+    await written(mirror, kept, deleted)
+    await mirror.positions_topic()
+    await hold(mirror, deleted)
+    async with copying(mirror) as process:
+        await eventually(lambda: has_arrived(mirror, kept))
+        await retry_admin(lambda: mirror.rig.source.delete_topics([deleted]))
+        assert process.stdout is not None
+        report = validated(json.loads(await process.stdout.read()))
+        assert await process.wait() == 3
+    assert [(each["topic"], each["reason"]) for each in report["not_compared"]] == [
+        (deleted, "TOPIC_UNKNOWN")
+    ]
+    found = [(each["topic"], each["verdict"], each["records"]) for each in report["partitions"]]
+    assert found == [(kept, "EQUAL", 40)]
 
 
 @pytest.mark.parametrize("offsets", ["translated", "preserved"])
