@@ -41,7 +41,7 @@ _TRANSFORMS = {
     "transforms.route.replacement": "$1-arrived",
     "predicates": "isLocal,isDeleted,isAudit",
     "predicates.isLocal.type": f"{_CONNECT}.predicates.HasHeaderKey",
-    "predicates.isLocal.name": "local",
+    "predicates.isLocal.name": "local ",  # Kafka Connect leaves out blanks around a value.
     "predicates.isDeleted.type": f"{_CONNECT}.predicates.RecordIsTombstone",
     "predicates.isAudit.type": f"{_CONNECT}.predicates.TopicNameMatches",
     "predicates.isAudit.pattern": r".*-audit",

@@ -17,7 +17,7 @@ from twinlog.batches.bodies import (
     with_header,
     without_headers,
 )
-from twinlog.errors import ConfigError, WireFormatError
+from twinlog.errors import ConfigError
 from twinlog.transforms.java_dates import JavaDateFormat
 
 # Connect's transforms: `org.apache.kafka.connect.transforms`.
@@ -159,11 +159,7 @@ class TimestampRouter:
     timestamps: JavaDateFormat
 
     def routed_at(self, topic: str, timestamp_ms: int) -> str:
-        """Raises WireFormatError (TRANSFORM_FAILED) for a timestamp that cannot be written."""
-        try:
-            written = self.timestamps.of(timestamp_ms)
-        except ValueError as error:
-            raise WireFormatError(str(error), reason="TRANSFORM_FAILED") from error
+        written = self.timestamps.of(timestamp_ms)
         return self.topic_format.replace("${topic}", topic).replace("${timestamp}", written)
 
 

@@ -35,13 +35,16 @@ PREDICATES = "predicates"
 T = TypeVar("T")
 _PACKAGE = "org.apache.kafka.connect.transforms."
 _PREDICATE_PACKAGE = f"{_PACKAGE}predicates."
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's `trim` takes away."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """The keys of one transform or predicate: everything behind `transforms.<name>.`.
 
-    Blanks behind a text are part of it, as in Kafka Connect: the same file changes the same records.
+    As in Kafka Connect blanks around a value are no part of it, but for `predicate` and `negate`: the same
+    file changes the same records.
     """
 
     prefix: str
@@ -49,10 +52,15 @@ class _Part:
 
     def text(self, key: str, default: str | None = None) -> str:
         """Raises ConfigError if the key is needed and has no value."""
-        value = self.values.get(key, default)
+        value = self.written(key, default)
         if not value:
             raise ConfigError(f"{self.prefix}{key}: must have a value")
         return value
+
+    def written(self, key: str, default: str | None = None) -> str | None:
+        """The value, which may be empty; None if there is none."""
+        value = self.values.get(key, default)
+        return value and value.strip(_BLANKS)
 
     def parsed(self, key: str, parse: Callable[[str], T], default: str | None = None) -> T:
         try:
@@ -148,7 +156,7 @@ def _predicate(part: _Part) -> Predicate:
 
 def _known(part: _Part, package: str, known: Mapping[str, T], kind: str) -> T:
     """The reader of a class, which may be named without its package, as Connect allows."""
-    written = part.text("type").strip()
+    written = part.text("type")
     short = written.removeprefix(package)
     if short not in known:
         raise ConfigError(
@@ -167,13 +175,14 @@ def _instead(short: str) -> str:
 
 def _regex_router(part: _Part) -> RegexRouter:
     pattern = part.parsed("regex", compile_java)
-    if "replacement" not in part.values:
+    written = part.written("replacement")
+    if written is None:
         raise ConfigError(f"{part.prefix}replacement: must have a value")
     try:
-        replacement = parse_replacement(part.values["replacement"], pattern)
+        replacement = parse_replacement(written, pattern)
     except ConfigError as error:
         raise ConfigError(f"{part.prefix}replacement: {error}") from error
-    return RegexRouter(pattern, replacement, part.text("regex"), part.values["replacement"])
+    return RegexRouter(pattern, replacement, part.text("regex"), written)
 
 
 def _timestamp_router(part: _Part) -> TimestampRouter:

@@ -8,12 +8,11 @@ from datetime import UTC, datetime, timedelta
 from twinlog.errors import ConfigError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS = int((datetime(1583, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds()) * 1000
-"""Java counts earlier days by the Julian calendar."""
-_LAST_MS = int((datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH).total_seconds()) * 1000
+_CYCLE_YEARS = 400
+_CYCLE_MS = 146_097 * 86_400_000
+"""So long the calendar takes to repeat itself: Python knows no year after 9999."""
 _PIECES = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+|'")
 _NUMBERS: dict[str, Callable[[datetime], int]] = {
-    "y": lambda at: at.year,
     "M": lambda at: at.month,
     "d": lambda at: at.day,
     "D": lambda at: at.timetuple().tm_yday,
@@ -22,6 +21,7 @@ _NUMBERS: dict[str, Callable[[datetime], int]] = {
     "s": lambda at: at.second,
     "S": lambda at: at.microsecond // 1000,
 }
+_LETTERS = ("y", *_NUMBERS)
 _MOST_NUMBERS_OF_A_MONTH = 2
 """`MMM` is its name."""
 
@@ -32,17 +32,20 @@ class JavaDateFormat:
     """(a letter of the pattern, how many digits at least), or (text, 0)."""
 
     def of(self, timestamp_ms: int) -> str:
-        """Raises ValueError for a moment before 1583 or after 9999."""
-        if not _FIRST_MS <= timestamp_ms < _LAST_MS:
-            raise ValueError(f"the timestamp {timestamp_ms} is not of the years 1583 to 9999")
-        at = _EPOCH + timedelta(milliseconds=timestamp_ms)
-        return "".join(_number(letter, digits, at) if digits else letter for letter, digits in self.pieces)
+        """Java counts the days before 1583 otherwise; Kafka has no such timestamps."""
+        cycles, rest_ms = divmod(timestamp_ms, _CYCLE_MS)
+        at = _EPOCH + timedelta(milliseconds=rest_ms)
+        year = at.year + cycles * _CYCLE_YEARS
+        return "".join(
+            _number(letter, digits, year, at) if digits else letter for letter, digits in self.pieces
+        )
 
 
-def _number(letter: str, digits: int, at: datetime) -> str:
-    number = _NUMBERS[letter](at)
-    # Java cuts a year to two digits only where exactly two are asked for.
-    return f"{number % 100 if letter == 'y' and digits == 2 else number:0{digits}}"
+def _number(letter: str, digits: int, year: int, at: datetime) -> str:
+    if letter == "y":
+        # Java cuts a year to two digits only where exactly two are asked for.
+        return f"{year % 100 if digits == 2 else year:0{digits}}"
+    return f"{_NUMBERS[letter](at):0{digits}}"
 
 
 def java_date_format(pattern: str) -> JavaDateFormat:
@@ -51,9 +54,9 @@ def java_date_format(pattern: str) -> JavaDateFormat:
     for found in _PIECES.finditer(pattern):
         text, letter = found[0], found[1]
         if letter is not None:
-            if letter not in _NUMBERS or (letter == "M" and len(text) > _MOST_NUMBERS_OF_A_MONTH):
+            if letter not in _LETTERS or (letter == "M" and len(text) > _MOST_NUMBERS_OF_A_MONTH):
                 raise ConfigError(
-                    f"{text!r} is not written as Java does; use {', '.join(_NUMBERS)} as numbers, and text"
+                    f"{text!r} is not written as Java does; use {', '.join(_LETTERS)} as numbers, and text"
                     " in quotes"
                 )
             pieces.append((letter, len(text)))

@@ -25,14 +25,13 @@ A->B.transforms.route.replacement = {}
 """
 
 
-def test_blanks_behind_a_value_are_part_of_it_as_in_kafka_connect() -> None:
+@pytest.mark.parametrize("written", [".audit.*", "transforms.Filter"])
+def test_blanks_around_a_value_are_no_part_of_it_but_behind_negate(written: str) -> None:
     text = TWO_CLUSTERS + _FILTER
-    never = load_text(text.replace(".audit.*", ".audit.* "))
-    assert not TopicTransforms(never.enabled_flows[0].policy_config, "A").of("audit.log").drops_records
+    flow = load_text(text.replace(written, f"{written} \\t")).enabled_flows[0]
+    assert TopicTransforms(flow.policy_config, "A").of("audit.log").drops_records
     with pytest.raises(ConfigError, match="negate: must be true or false, not 'true '"):
         load_text(text + "A->B.transforms.drop.negate = true \n")
-    klass = load_text(text.replace("transforms.Filter", "transforms.Filter "))
-    assert TopicTransforms(klass.enabled_flows[0].policy_config, "A").of("audit.log").drops_records
 
 
 def test_a_flow_has_the_transforms_of_its_file() -> None:
