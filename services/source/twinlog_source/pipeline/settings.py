@@ -21,7 +21,7 @@ DRIVER_JVM_OPTIONS = " ".join(
         f"-Dlog4j2.configurationFile={LOG4J_PROPERTIES.as_uri()}",
     )
 )
-SQL_JVM_OPTIONS = "-XX:TieredStopAtLevel=4 -XX:CICompilerCount=2 -Xms128m -Xmn64m -Xss4m"
+SQL_JVM_OPTIONS = "-XX:TieredStopAtLevel=4 -XX:CICompilerCount=2 -Xms96m -Xmn32m -Xss4m"
 """With Spark SQL the JVM runs code that it has generated on each record, and reads long expressions."""
 SQL_SETTINGS = {"spark.python.udf.pipelined.enabled": "true"}
 """Otherwise Spark reads what a Python function returns only when there is no next record to give it, and
