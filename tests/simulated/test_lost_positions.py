@@ -126,6 +126,36 @@ async def test_a_flow_of_a_topic_that_is_copied_both_ways_that_lost_its_position
     await all_once(world, 24)
 
 
+@pytest.mark.parametrize("wrote_last", ["the flow", "an application"])
+def test_copies_of_a_flow_back_that_lost_its_positions_are_its_own_for_a_flow_that_had_judged_none(
+    tmp_path: Path, wrote_last: str
+) -> None:
+    """They counted as there before the flow, and came back."""
+
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=5, file=FILE + "twinlog.offsets = translated\n") as world:
+            world.start(*SERVICES)
+            await world.pause(20)
+            about = {"scope": scope("orders"), "by": "ann"}
+            await world.order("PauseReplication", source.PauseReplicationRequest(**about))
+            await write(world, range(10), partitions=1, to="B")
+            await world.until(lambda: len(values(world, "A")) == 10)
+            here = range(10, 11 if wrote_last == "an application" else 10)
+            await write(world, here, partitions=1, to="A")
+            for name in list(world.services):
+                await world.stop(name)
+            world.on["A"].cluster.delete_topic("mm2-offsets.B.internal")
+            world.start(*SERVICES)
+            await world.pause(30)
+            await world.order("ResumeReplication", source.ResumeReplicationRequest(**about))
+            await world.pause(30)
+            assert both_have_all(world)
+            asked = ListPartitionsRequest(flow=scope("heartbeats").flow, source_topic="heartbeats")
+            assert [each.reason for each in (await world.order("ListPartitions", asked)).partitions] == [""]
+
+    live(life())
+
+
 @lives_in(orders_on_all, seed=8)
 async def test_a_target_that_was_built_again_gets_all_though_applications_wrote_there_first(
     world: World,

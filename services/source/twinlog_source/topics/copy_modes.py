@@ -269,13 +269,14 @@ class CopyModes:
         """Put on the log, before copies begin, what their targets hold of others, but for those that continue
         behind a common log. Return those of which this is not known now: they are set aside."""
         held = await self.new_copies.held_before(rows, topics)
+        lost = [each for each, found in held.items() if _is_lost(found)]
+        await self.new_copies.origins.note_lost(lost, self.book.journal, self.confirm)
         facts: list[ForeignFact] = []
         for row in rows:
             found, topic = held.get(row.partition), topics[row.partition.topic]
             before = self.book.control.foreign.get(row.partition)
             if isinstance(found, KafkaError):
-                is_lost = found.reason == PartitionReason.NO_POSITION
-                words = str(found) if is_lost else f"what its target holds is not known: {found}"
+                words = str(found) if _is_lost(found) else f"what its target holds is not known: {found}"
                 self._set_aside(row, found.reason, words)
             elif row.partition in have_common:
                 continue
@@ -447,6 +448,10 @@ class CopyModes:
     async def _note_gap(self, partition: TopicPartition, from_offset: int, to_offset: int) -> None:
         now_ms = self.book.clock.now_ms()
         await self.book.ledger.write(lost_with_target(partition, from_offset, to_offset, found_at_ms=now_ms))
+
+
+def _is_lost(found: object) -> bool:
+    return isinstance(found, KafkaError) and found.reason == PartitionReason.NO_POSITION
 
 
 def _translated(row: PartitionRow, target_topic_id: str, reason: str, *, since: int = 0) -> CopyFact:

@@ -136,10 +136,12 @@ class NewCopies:
         await self.origins.read()
         held = [row for row in rows if targets.get(row.partition) in logs]
         told = {targets[row.partition] for row in held if row.is_told}
-        producers = await self._last_producers({target: end for target, (_, end) in logs.items()}, told)
-        known = self._own_producers()
         first = [row for row in held if self._begins_first(row, topics) and not row.is_told]
-        written = await self._written(first, topics, producers)
+        writers = await self._writers([targets[row.partition] for row in first])
+        ends = {target: end for target, (_, end) in logs.items()}
+        producers = await self._last_producers(ends, writers, told)
+        known = self._own_producers()
+        written = await self._written(first, topics, writers)
         for row in held:
             partition, topic = row.partition, topics[row.partition.topic]
             producer = producers.get(target := targets[partition])
@@ -155,13 +157,24 @@ class NewCopies:
                 found[partition] = ForeignWrite(begin, behind, behind - begin, producer, -1, 0)
         return found
 
+    async def _writers(self, copies: Collection[TopicPartition]) -> dict[TopicPartition, set[int]]:
+        """The producers that the leaders remember, as far as they tell."""
+        found = await self.probe.producers(copies) if copies else {}
+        return {each: set() if isinstance(ids, KafkaError) else set(ids) for each, ids in found.items()}
+
     async def _last_producers(
-        self, ends: Mapping[TopicPartition, int], told: Collection[TopicPartition]
+        self,
+        ends: Mapping[TopicPartition, int],
+        writers: Mapping[TopicPartition, set[int]],
+        told: Collection[TopicPartition],
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        """Who wrote last, once the flow's own producers have names again; an error where these are not
-        known."""
+        """Who wrote last, which is added to the writers, once the flow's own producers have names again; an
+        error where these are not known."""
         found, known = await self.probe.last_producers(ends), self._own_producers()
-        unknown = [each for each, by in found.items() if isinstance(by, int) and by >= 0 and by not in known]
+        by = {each: {last} if isinstance(last, int) else set() for each, last in found.items()}
+        for each, ids in writers.items():
+            ids |= by.get(each, set())
+        unknown = [each for each, ids in {**by, **writers}.items() if not ids - {-1} <= known.keys()]
         try:
             if unknown:
                 await self.find_producers()
@@ -200,9 +213,9 @@ class NewCopies:
         self,
         rows: Collection[PartitionRow],
         topics: Topics,
-        producers: Mapping[TopicPartition, int | KafkaError | None],
+        writers: Mapping[TopicPartition, set[int]],
     ) -> Collection[TopicPartition]:
-        """Those to whose copies the flow has written and stored a position: a transactional id wrote last,
+        """Those to whose copies the flow has written and stored a position: a transactional id has written,
         which does both in one transaction; or a flow back knew copies by a positions topic that is gone."""
         control, former = self.book.control, {}
         for row in rows:
@@ -216,7 +229,7 @@ class NewCopies:
         for row in rows:
             topic = topics[row.partition.topic]
             others = {name for copy_id, name in owners if copy_id == topic.target_topic_id}
-            is_own = producers.get(target_of(row, topics)) in own and others <= {topic.source_topic}
+            is_own = not own.isdisjoint(writers[target_of(row, topics)]) and others <= {topic.source_topic}
             if is_own or former[row.partition] - there.keys():
                 found.add(row.partition)
         return found

@@ -154,13 +154,10 @@ class Origins:
                 at_end[partition] = TopicPartition(topic.target_topic, partition.partition)
         if not new:
             return
-        await confirm()
         ends = await self.target.list_offsets(OffsetSpec.LATEST, at_end.values()) if at_end else {}
         for partition, copy in at_end.items():
             new[partition] = self._with_end(new[partition], required(ends[copy]))
-        await journal.record_all(new.values())
-        for fact in new.values():
-            self.control.record(fact)
+        await self._record(new.values(), journal, confirm)
 
     def _with_end(self, fact: OriginFact, end: int) -> OriginFact:
         """What the present end of the copy means."""
@@ -171,39 +168,51 @@ class Origins:
         return fact if fact.partition in self.positions.known() else replace(fact, begins_at=end)
 
     async def remember(
-        self, partitions: Collection[TopicPartition], journal: Journal, confirm: Callable[[], Awaitable[None]]
+        self,
+        partitions: Collection[TopicPartition],
+        topics: Topics,
+        journal: Journal,
+        confirm: Callable[[], Awaitable[None]],
     ) -> None:
-        """Record for partitions that were judged which positions topic named the copies: if it is deleted, a
-        later process must not take them for other records. Raises KafkaError."""
+        """Record for partitions that were judged, and may be copied back, which positions topic named the
+        copies: if it is deleted, a later process must not take them for other records. Raises KafkaError."""
         back = (
             each.topic_id
             for each in self.ids.tables.values()
             if each.failure is None and self.ids.is_back(each)
         )
         if topic_id := next(back, ""):
-            unknown = [each for each in partitions if not self._ids_of(each)]
-            await self._record_ids(unknown, topic_id, journal, confirm)
+            unknown = [
+                each
+                for each in self._known(partitions)
+                if not each.ids_topic_id
+                and (topic := topics.get(each.partition.topic)) is not None
+                and self.copied_back(topic) is not False
+            ]
+            await self._record([replace(each, ids_topic_id=topic_id) for each in unknown], journal, confirm)
 
     async def forget(
         self, partitions: Collection[TopicPartition], journal: Journal, confirm: Callable[[], Awaitable[None]]
     ) -> None:
         """An operator has set their positions: what lies behind is judged by what there is. Raises
         KafkaError."""
-        await self._record_ids([each for each in partitions if self._ids_of(each)], "", journal, confirm)
+        known = self._known(partitions)
+        await self._record([replace(each, ids_topic_id="") for each in known], journal, confirm)
 
-    def _ids_of(self, partition: TopicPartition) -> str:
-        known = self.control.origins.get(partition)
-        return "" if known is None else known.ids_topic_id
-
-    async def _record_ids(
-        self,
-        partitions: Collection[TopicPartition],
-        topic_id: str,
-        journal: Journal,
-        confirm: Callable[[], Awaitable[None]],
+    async def note_lost(
+        self, partitions: Collection[TopicPartition], journal: Journal, confirm: Callable[[], Awaitable[None]]
     ) -> None:
-        known = [self.control.origins[each] for each in partitions if each in self.control.origins]
-        if new := [replace(each, ids_topic_id=topic_id) for each in known]:
+        """The flow has written to their copies before their positions were lost: nothing there is older than
+        the flow. Raises KafkaError."""
+        await self._record([replace(each, begins_at=0) for each in self._known(partitions)], journal, confirm)
+
+    def _known(self, partitions: Iterable[TopicPartition]) -> list[OriginFact]:
+        return [self.control.origins[each] for each in partitions if each in self.control.origins]
+
+    async def _record(
+        self, facts: Iterable[OriginFact], journal: Journal, confirm: Callable[[], Awaitable[None]]
+    ) -> None:
+        if new := [each for each in facts if self.control.origins.get(each.partition) != each]:
             await confirm()
             await journal.record_all(new)
             for fact in new:

@@ -145,7 +145,7 @@ async def test_a_later_process_notices_that_the_table_is_gone(sides: Sides) -> N
     await sides.begun()
     await sides.note(origins := await sides.origins(), 0)
     await asked(origins, sides, WRITER)
-    await sides.with_journal(lambda journal: origins.remember([P], journal, owned))
+    await sides.with_journal(lambda journal: origins.remember([P], {"orders": sides.topic()}, journal, owned))
     assert await asked(await sides.origins(), sides, WRITER) == EVERYWHERE
     del sides.b.topics[OF_A]
     sides.b.add_topic(OF_A)
@@ -154,7 +154,7 @@ async def test_a_later_process_notices_that_the_table_is_gone(sides: Sides) -> N
     assert "was deleted" in str(await why_unknown(later, sides))
     await sides.with_journal(lambda journal: later.forget([P], journal, owned))
     assert await asked(later, sides, STRANGER) == NOWHERE
-    await sides.with_journal(lambda journal: later.remember([P], journal, owned))
+    await sides.with_journal(lambda journal: later.remember([P], {"orders": sides.topic()}, journal, owned))
     assert await asked(await sides.origins(), sides, WRITER) == EVERYWHERE
 
 

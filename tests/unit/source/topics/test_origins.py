@@ -353,10 +353,11 @@ async def test_who_owns_the_flow_no_more_records_nothing_of_what_was_judged(side
     await sides.begun()
     await sides.note(origins := await sides.origins(), 0)
     await asked(origins, sides, WRITER)
+    topics = {"orders": sides.topic()}
     with pytest.raises(FatalKafkaError, match="claimed"):
-        await sides.with_journal(lambda journal: origins.remember([P], journal, lost))
+        await sides.with_journal(lambda journal: origins.remember([P], topics, journal, lost))
     assert not origins.control.origins[P].ids_topic_id
-    await sides.with_journal(lambda journal: origins.remember([P], journal, owned))
+    await sides.with_journal(lambda journal: origins.remember([P], topics, journal, owned))
     with pytest.raises(FatalKafkaError, match="claimed"):
         await sides.with_journal(lambda journal: origins.forget([P], journal, lost))
     assert origins.control.origins[P].ids_topic_id

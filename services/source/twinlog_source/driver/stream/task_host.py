@@ -91,7 +91,7 @@ class TaskHost:
         for partition in copied_back:
             if partition not in known or not known[partition].acknowledged_by:
                 state.note(ForeignKnown(partition=partition, records=0, writes=()))
-        await state.origins.remember(judged, state.journal, state.confirm)
+        await state.origins.remember(judged, state.topics, state.journal, state.confirm)
         return found
 
     async def want_routes(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
