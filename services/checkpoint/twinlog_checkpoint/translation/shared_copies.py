@@ -195,7 +195,7 @@ class SharedCopies:
                 if end < registries[source].next_offset:  # Created again.
                     registries[source] = _Registry()
                 await self._read(registries[source], partition, end)
-            elif source not in self._registries and end.retriable:
+            elif end.retriable and not registries[source].next_offset:
                 raise end  # What is copied by the other flow is not known yet.
         self._registries = registries
         if not self._source_id():

@@ -225,8 +225,12 @@ class FakeCluster(TopicAdminMixin, ConfigAdminMixin, AclAdminMixin, QuotaAdminMi
         return found
 
     def log(self, partition: TopicPartition, doing: str = "look") -> PartitionLog:
-        """The log of a partition's leader. Raises FatalKafkaError TOPIC_UNKNOWN."""
-        return self.partition(partition, doing).log
+        """The log of a partition's leader. Raises FatalKafkaError TOPIC_UNKNOWN, and TransientKafkaError if
+        there is no leader now."""
+        found = self.partition(partition, doing)
+        if found.leader not in self.kafka.nodes:
+            raise self.refusal(ErrorCode.leader_not_available, doing)
+        return found.log
 
     def append(self, partition: TopicPartition, *records: Record) -> None:
         """Append records of one batch as they are, but for their offsets."""

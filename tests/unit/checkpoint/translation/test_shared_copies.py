@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from twinlog.errors import FatalKafkaError, TransientKafkaError
 from twinlog.kafka.ports import NewTopic
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import IdentityReplicationPolicy
@@ -11,6 +14,7 @@ from twinlog.policy.internal_topics import configsync_topic
 from twinlog.policy.transformed import TopicTransforms
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.testing.fakes.cluster import FakeCluster
+from twinlog.testing.fakes.hooks import Call
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.assembly import assemble_moves
@@ -53,14 +57,17 @@ class Site:
                     await writer.append(ORDERS, key=None, value=b"%d" % number)
 
     async def shared(self) -> str:
-        shared = SharedCopies(
+        shared = self.looks()
+        await shared.look()
+        return shared.why("orders")
+
+    def looks(self) -> SharedCopies:
+        return SharedCopies(
             flow=A_TO_B,
             policy=IDENTITY,
             source=self.rig.source,
             target=self.rig.target,
         )
-        await shared.look()
-        return shared.why("orders")
 
 
 async def test_another_flow_into_the_same_topic_is_known_by_what_it_recorded() -> None:
@@ -93,6 +100,27 @@ async def test_what_cannot_be_read_tells_nothing() -> None:
         for key, value in ((b"\xff", b"x"), (b'["topic","orders"]', b"{"), (b'["topic"]', b"1"), (None, b"")):
             await writer.append(REGISTRY_OF_C, key=key, value=value)
     assert await site.shared() == ""
+
+
+async def test_what_could_not_be_read_yet_is_not_known_however_often_it_was_looked_at() -> None:
+    """A registry that had been refused counted as one that tells of no copy."""
+    site = Site()
+    await site.copies()
+    shared = site.looks()
+    allow = site.rig.target.intercept("fetch", _refuse)
+    await shared.look()
+    allow()
+    registry = site.rig.target.topics[REGISTRY_OF_C.topic].partitions[0]
+    registry.leader, leader = -1, registry.leader
+    with pytest.raises(TransientKafkaError):
+        await shared.look()
+    registry.leader = leader
+    await shared.look()
+    assert "C->B" in shared.why("orders")
+
+
+def _refuse(call: Call) -> None:
+    raise FatalKafkaError(f"{call.operation}: no right", reason="TOPIC_UNAUTHORIZED")
 
 
 class RoutesKnown(NothingKnown):
