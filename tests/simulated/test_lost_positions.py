@@ -136,8 +136,8 @@ def test_copies_of_a_flow_back_that_lost_its_positions_are_its_own_for_a_flow_th
         async with orders_on_all(tmp_path, seed=5, file=FILE + "twinlog.offsets = translated\n") as world:
             world.start(*SERVICES)
             await world.pause(20)
-            about = {"scope": scope("orders"), "by": "ann"}
-            await world.order("PauseReplication", source.PauseReplicationRequest(**about))
+            pause = source.PauseReplicationRequest(scope=scope("orders"), by="ann")
+            await world.order("PauseReplication", pause)
             await write(world, range(10), partitions=1, to="B")
             await world.until(lambda: len(values(world, "A")) == 10)
             here = range(10, 11 if wrote_last == "an application" else 10)
@@ -147,7 +147,8 @@ def test_copies_of_a_flow_back_that_lost_its_positions_are_its_own_for_a_flow_th
             world.on["A"].cluster.delete_topic("mm2-offsets.B.internal")
             world.start(*SERVICES)
             await world.pause(30)
-            await world.order("ResumeReplication", source.ResumeReplicationRequest(**about))
+            resume = source.ResumeReplicationRequest(scope=scope("orders"), by="ann")
+            await world.order("ResumeReplication", resume)
             await world.pause(30)
             assert both_have_all(world)
             asked = ListPartitionsRequest(flow=scope("heartbeats").flow, source_topic="heartbeats")
