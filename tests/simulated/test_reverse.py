@@ -186,7 +186,7 @@ async def test_a_tail_is_shown_and_becomes_what_was_told(world: World, *, tail: 
         await stands_still(world)
         assert len(values(world, "B")) == 8
         listed = await world.order("ListGaps", source.ListGapsRequest(flow=pause.scope.flow))
-        assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 9)]
+        assert [(each.from_offset, each.to_offset) for each in listed.gaps] == [(5, 11)]
     shown = [message for step, message in reversing.told if step == "TAIL"]
     assert any(re.search(r"offset 8 at 2\d+-.* UTC .*here, too", each) for each in shown), shown
     assert not any("B0" in each or "B1" in each for each in shown), shown

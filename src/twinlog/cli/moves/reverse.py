@@ -25,7 +25,7 @@ from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS
 from twinlog.cli.moves.commands import Failover
 from twinlog.cli.moves.moves import WAIT, YesOption, move_options, print_run
-from twinlog.cli.moves.tail import BothClusters, LeftTail, Tail
+from twinlog.cli.moves.tail import BothClusters, LeftTail
 from twinlog.cli.source.client import every_partition
 from twinlog.errors import ConfigError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
@@ -165,14 +165,14 @@ class Reversal:
         ]:
             await patience.wait(waiting)
         behind = [each for each in await self._partitions(self.flow) if each.lag_records]
-        tail = [left for each in behind if (left := await self._shown(each)) is not None]
+        tail = [each for each in behind if await self._shows(each)]
         if not tail:
             self.tell("PAUSE", f"{flow_name(self.flow)} has copied everything, and is paused")
             return
         if self.tail is LeftTail.REFUSE:
             await self.resume()
             raise StateError(
-                f"{_named([each.of for each in tail])}: {self.flow.source} has records that are not copied."
+                f"{_named(tail)}: {self.flow.source} has records that are not copied."
                 f" {flow_name(self.flow)} goes on to copy them: stop who writes (or --fence), and run it"
                 " again. Or decide what becomes of them: --tail gap, --tail topic",
                 reason="BACKLOG_NOT_COPIED",
@@ -185,32 +185,35 @@ class Reversal:
             self.tell("TAIL", f"copied {count} records to topics *{suffix} of {self.flow.target}")
         for each in tail:
             place = source_pb2.Scope(
-                flow=self.flow, source_topic=each.of.source.topic, partition=each.of.source.partition
+                flow=self.flow, source_topic=each.source.topic, partition=each.source.partition
             )
             request = source_pb2.SetPositionsRequest(
-                scope=place, target=source_pb2.PositionTarget(offset=each.end), by=self.options.by
+                scope=place,
+                target=source_pb2.PositionTarget(offset=each.source_end_offset),
+                by=self.options.by,
             )
             (moved,) = (await self.at.source.SetPositions(request)).changes
             if moved.reason:
                 raise StateError(
-                    f"{partition_name(each.of.source)}: {moved.message}; run it again", reason=moved.reason
+                    f"{partition_name(each.source)}: {moved.message}; run it again", reason=moved.reason
                 )
         self.tell("TAIL", f"left behind: `twinlog gaps '{flow_name(self.flow)}'` lists the offsets")
 
-    async def _shown(self, each: source_pb2.PartitionStatus) -> Tail | None:
-        """What a partition has that is not copied, record by record; None if it all came from the target."""
-        where = f"{partition_name(each.source)}: from offset {each.position}"
+    async def _shows(self, each: source_pb2.PartitionStatus) -> bool:
+        """Tell what a partition has that is not copied, record by record; whether it has any that did not
+        come from the target."""
+        where = f"{partition_name(each.source)}: from offset {each.position} to {each.source_end_offset}"
         if self.clusters is None:
-            self.tell("TAIL", f"{where} to {each.source_end_offset}; --config FILE shows the records")
-            return Tail(of=each, end=each.source_end_offset)
-        tail, count = None, 0
-        async for record in self.clusters.records(each, each.source_end_offset, self.at.source):
-            tail, count = Tail(of=each, end=record.offset + 1), count + 1
+            self.tell("TAIL", f"{where}; --config FILE shows the records")
+            return True
+        count = 0
+        async for record in self.clusters.records(each, self.at.source):
+            count += 1
             key, value, at = _shown(record.key), _shown(record.value), shown_time(record.timestamp_ms)
             self.tell("TAIL", f"{partition_name(each.source)} offset {record.offset} at {at} {key}: {value}")
-        if tail is not None:
-            self.tell("TAIL", f"{where} to {tail.end}: {count} records")
-        return tail
+        if count:
+            self.tell("TAIL", f"{where}: {count} records")
+        return count > 0
 
     async def resume(self) -> None:
         """A pause that stayed would hold the flow when it is started again."""

@@ -21,27 +21,16 @@ class LeftTail(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
-    """Records of one partition that are not copied."""
-
-    of: pb2.PartitionStatus
-    end: int
-    """The offset after the last of them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BothClusters:
     """Those of the flow, for what only its source has."""
 
     source: KafkaCluster
     target: KafkaCluster
 
-    async def records(
-        self, each: pb2.PartitionStatus, end: int, service: SourceServiceStub
-    ) -> AsyncIterator[Record]:
-        """What the flow would copy up to this offset: no copies of what its target has. Raises KafkaError,
-        and the service's error while these cannot be known."""
-        partition = TopicPartition(each.source.topic, each.source.partition)
+    async def records(self, each: pb2.PartitionStatus, service: SourceServiceStub) -> AsyncIterator[Record]:
+        """What the flow would still copy: no copies of what its target has. Raises KafkaError, and the
+        service's error while these cannot be known."""
+        partition, end = TopicPartition(each.source.topic, each.source.partition), each.source_end_offset
         echoes: dict[int, range] = {}
         async with self.source.reader(read_committed=True) as reader:
             async for fetched in read_to(reader, partition, each.position, end):
@@ -55,10 +44,10 @@ class BothClusters:
                     if is_in and record.offset not in echoes[record.producer_id]:
                         yield record
 
-    async def copy(self, tail: Sequence[Tail], suffix: str, service: SourceServiceStub) -> int:
+    async def copy(self, tail: Sequence[pb2.PartitionStatus], suffix: str, service: SourceServiceStub) -> int:
         """Copy it to topics of the target with this suffix, in one partition each. One that is interrupted
         copies again. Raises as `records`."""
-        names = sorted({each.of.target_topic + suffix for each in tail})
+        names = sorted({each.target_topic + suffix for each in tail})
         made = await self.target.create_topics(
             [NewTopic(name=name, partition_count=1, replication_factor=-1) for name in names]
         )
@@ -68,9 +57,9 @@ class BothClusters:
         count = 0
         async with self.target.writer() as writer:
             for each in tail:
-                async for record in self.records(each.of, each.end, service):
+                async for record in self.records(each, service):
                     await writer.append(
-                        TopicPartition(each.of.target_topic + suffix, 0),
+                        TopicPartition(each.target_topic + suffix, 0),
                         key=record.key,
                         value=record.value,
                         timestamp_ms=record.timestamp_ms,
