@@ -15,6 +15,8 @@ from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli.common.call import Services
 from twinlog.cli.moves.reverse import Reversal
 from twinlog.cli.moves.tail import BothClusters, LeftTail
+from twinlog.cli.source.client import every_partition
+from twinlog.cli.source.partitions import state_name
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.errors import StateError
 from twinlog.kafka.cluster import open_cluster
@@ -102,6 +104,9 @@ async def test_the_flow_back_takes_over_and_gives_back(world: World) -> None:
     a, b = world.on["A"], world.on["B"]
     told = await Reversing(world, fence=True).run()
     assert [step for step in told if step in STEPS] == list(STEPS)
+    async with services(world) as at:
+        back = await every_partition(at.source, scope("", "B", "A").flow, "orders", from_owner=True)
+    assert [state_name(each) for each in back] == ["RUNNING"], "START says that it copies"
     assert not acls(world)
     b.produce("orders", 0, *(b"B%d" % number for number in range(5)))
     await all_once(world, 10)

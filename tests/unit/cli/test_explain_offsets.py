@@ -14,6 +14,7 @@ from twinlog.api.source.v1.source_service_pb2 import FlowStatus, PartitionStatus
 from twinlog.cli import app
 from twinlog.cli.configsync.explain import (
     _how_to_include,
+    because,
     changed_words,
     offsets_document,
     offsets_words,
@@ -298,3 +299,13 @@ def test_a_copy_that_waits_for_nothing_is_not_said_to_be_well_while_brokers_do_n
     trouble = told("partitions", "--trouble")
     assert "no partition that is copied has a problem" in trouble
     assert start in trouble
+
+
+def test_of_a_long_pattern_a_table_shows_the_beginning() -> None:
+    pattern = "|".join(f"old-topic-{number}" for number in range(100))
+    rule = f"topics.exclude: pattern {pattern!r}; undo: `twinlog rules reset 'A->B' topics.exclude`"
+    shown = because(rule)
+    assert len(shown) < 200
+    assert shown.startswith("topics.exclude: pattern 'old-topic-0|")
+    assert shown.endswith("undo: `twinlog rules reset 'A->B' topics.exclude`")
+    assert because("topics: pattern 'orders'") == "topics: pattern 'orders'"

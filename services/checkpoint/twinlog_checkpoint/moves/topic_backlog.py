@@ -58,7 +58,7 @@ def most_missing(backlog: Sequence[TopicBacklog]) -> int | None:
     return total
 
 
-def blocking(backlog: Sequence[TopicBacklog], most: int = 5) -> str:
+def blocking(backlog: Sequence[TopicBacklog], most: int = 3) -> str:
     """Describe the missing records of each partition, with the cause; empty when everything is copied."""
     missing = [entry for entry in backlog if entry.records_not_copied != 0]
     shown = "; ".join(f"{entry.partition}: {_missing(entry)} ({entry.message})" for entry in missing[:most])

@@ -104,7 +104,8 @@ def _plan_creation(
             pair,
             SyncReason.MIN_ISR_ABOVE_REPLICATION_FACTOR,
             f"the target's brokers ask for {min_isr} in-sync replicas but replication.factor is {factor}: "
-            "no write would succeed. Raise replication.factor, or lower min.insync.replicas of the brokers",
+            "brokers before Kafka 3.7 refuse every write then. Raise replication.factor, or lower"
+            " min.insync.replicas of the brokers",
         )
     return CreateTopic(
         source_topic=pair.source_topic,

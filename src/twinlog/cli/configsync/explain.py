@@ -18,7 +18,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb
 from twinlog.cli.checkpoint.groups import group_command
 from twinlog.cli.common.call import Call, Services, command, printing
 from twinlog.cli.common.fields import Field, Fields, as_json, table
-from twinlog.cli.common.names import counted, flow_name, parse_flow, partition_name, shown_bytes
+from twinlog.cli.common.names import counted, flow_name, parse_flow, partition_name, shortened, shown_bytes
 from twinlog.cli.common.options import argument, group, named_of_flow
 from twinlog.cli.configsync.plan import EXPECTED
 from twinlog.cli.configsync.plan import offsets_words as expected_words
@@ -34,6 +34,7 @@ from twinlog.reasons import OWN, known_reasons, shown_remedy
 
 ASK_SECONDS = 10.0
 _EXCLUDING = re.compile(r"""topics\.exclude: pattern ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
+_PATTERN = re.compile(r"""pattern ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 _KEPT_OUT = {
     pb2.TOPIC_VERDICT_CYCLE: "CYCLE",
     pb2.TOPIC_VERDICT_TOPIC_UNAUTHORIZED: "TOPIC_UNAUTHORIZED",
@@ -298,7 +299,7 @@ _EXPLAINED: Fields[_Explained] = table(
     ),
     Field("", column="offsets", text=lambda row: _offsets(row)),
     Field("", column="changed", text=lambda row: changed_words(row.copies)),
-    "rule=told.rule|because",
+    Field("rule", "told.rule", column="because", text=lambda row: because(row.told.rule)),
     "source_topic=told.source_topic target_topic=told.target_topic generation=told.topic.generation",
     Field("partitions", lambda row: offsets_document(row.copies)),
     Field(
@@ -306,6 +307,11 @@ _EXPLAINED: Fields[_Explained] = table(
         lambda row: as_json(EXPECTED, row.told.offsets) if row.told.HasField("offsets") else None,
     ),
 )
+
+
+def because(rule: str) -> str:
+    """The rule that decides; of a long pattern the beginning."""
+    return _PATTERN.sub(lambda found: f"pattern {shortened(ast.literal_eval(found[1]))}", rule)
 
 
 def _offsets(row: _Explained) -> str:

@@ -19,7 +19,7 @@ from twinlog.api.source.v1 import source_service_pb2 as source_pb2
 from twinlog.cli.common.call import Call, Services, command
 from twinlog.cli.common.failures import require_terminal
 from twinlog.cli.common.fields import print_json_line
-from twinlog.cli.common.names import flow_name, flow_of, parse_flow, partition_name, shown_time
+from twinlog.cli.common.names import counted, flow_name, flow_of, parse_flow, partition_name, shown_time
 from twinlog.cli.common.options import argument, flag, option, together
 from twinlog.cli.common.pasteable import say
 from twinlog.cli.moves.calls import RUN_TIMEOUT_SECONDS
@@ -27,6 +27,7 @@ from twinlog.cli.moves.commands import Failover
 from twinlog.cli.moves.moves import WAIT, YesOption, move_options, print_run
 from twinlog.cli.moves.tail import BothClusters, LeftTail
 from twinlog.cli.source.client import every_partition
+from twinlog.cli.source.partitions import state_name
 from twinlog.errors import ConfigError, NotFoundError, StateError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.printable import printable
@@ -242,9 +243,10 @@ class Reversal:
     async def start_back(self) -> None:
         await self._change(self.back, "true")
         patience = _Patience(f"the start of {flow_name(self.back)}")
-        while not (found := await self._partitions(self.back)):
-            await patience.wait()
-        self.tell("START", f"{flow_name(self.back)} copies {len(found)} partitions")
+        while not (found := await self._partitions(self.back)) or _waiting(found):
+            await patience.wait(_waiting(found))
+        running = sum(state_name(each) == "RUNNING" for each in found)
+        self.tell("START", f"{flow_name(self.back)} copies {running} of {counted(len(found), 'partition')}")
         self._tell_file()
 
     def _tell_file(self) -> None:
@@ -281,6 +283,10 @@ class _Patience:
                 reason="NOT_FOLLOWED",
             )
         await wait_or_stop(asyncio.Event(), _LOOK_SECONDS)
+
+
+def _waiting(partitions: Sequence[source_pb2.PartitionStatus]) -> list[source_pb2.PartitionStatus]:
+    return [each for each in partitions if state_name(each) == "WAITING"]
 
 
 def _runs(rule: rules_pb2.Rule) -> bool:

@@ -30,6 +30,7 @@ _FOLLOWS_FROM_BROKER = FOLLOWS_FROM_CLUSTER.difference(
     ("WAITING", "STARTING", "NOT_READY", "NO_TASK", "FLOW_NOT_READY", "PEER_TIMEOUT")
 )
 """What a flow says while some brokers of a cluster do not answer, because of that."""
+_UNANSWERED = WAITS_FOR_BROKERS - {"NOT_ENOUGH_REPLICAS", "HIGH_WATERMARK_BEHIND"}
 _KINDS = (
     ("authentication failed", ("AUTHENTICATION", "SASL", "credentials")),
     ("TLS failed", ("TLS", "SSL", "certificate")),
@@ -307,8 +308,9 @@ def _caused(row: FlowRow, issues: Sequence[Issue]) -> list[Issue]:
 
 def waiting_for_brokers(issues: Sequence[Issue]) -> list[Issue]:
     """Before a look at the cluster names the brokers that are silent, what waits for them in a flow is one
-    issue: what the source service says of the copy, if it does."""
-    waiting = [each for each in issues if each.stops and each.reason in WAITS_FOR_BROKERS]
+    issue: what the source service says of the copy, if it does. Replicas may stay behind while every broker
+    answers: nothing else follows from these."""
+    waiting = [each for each in issues if each.stops and each.reason in _UNANSWERED]
     if not waiting:
         return list(issues)
     cause = next((each for each in waiting if each.message.startswith("source")), waiting[0])

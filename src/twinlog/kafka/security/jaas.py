@@ -1,7 +1,8 @@
 """Parses `sasl.jaas.config`, the login configuration of Kafka's Java clients.
 
 `MODULE FLAG key=value … ;` as Java's `JaasConfig` reads it with a `StreamTokenizer`: values are words or
-quoted with " or ', a backslash in quotes escapes as in C,
+quoted with " or ', a backslash in quotes escapes as in C. Unlike there, a line break before the closing
+quote is none of the value: files of Secrets often end with one.
 `#`, `//` and /* */ are comments. Errors never repeat any part of the value, because it contains a password.
 """
 
@@ -21,7 +22,7 @@ _OCTAL = frozenset("01234567")
 _ESCAPED = re.compile(r"\\([0-3][0-7]{2}|[0-7]{1,2}|.)", re.DOTALL)
 _TOKEN = re.compile(
     r"""\s+ | //[^\n]* | /\*.*?(?:\*/|\Z)
-    | (?P<quoted> "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*')
+    | (?P<quoted> "(?:[^"\\\n]|\\.)*\n?" | '(?:[^'\\\n]|\\.)*\n?')
     | (?P<word> [=;] | [^\s=;"']+)""",
     re.DOTALL | re.VERBOSE,
 )
@@ -77,6 +78,10 @@ def parse_jaas(text: str) -> LoginEntry:
     return LoginEntry(module=tokens[0].text, options=options)
 
 
+def _without_break(value: str) -> str:
+    return value[:-1].removesuffix("\r") if value.endswith("\n") else value
+
+
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
@@ -86,7 +91,7 @@ def _tokens(text: str) -> list[_Token]:
             raise JaasSyntaxError("a quoted value is not closed")
         position = found.end()
         if found.lastgroup == "quoted":
-            tokens.append(_Token(_ESCAPED.sub(_unescaped, found[0][1:-1]), quoted=True))
+            tokens.append(_Token(_ESCAPED.sub(_unescaped, _without_break(found[0][1:-1])), quoted=True))
         elif found.lastgroup == "word":
             tokens.append(_Token(found[0]))
     return tokens

@@ -45,6 +45,26 @@ def test_a_run_is_not_done_while_an_offset_cannot_be_translated_for_now(verdict:
     assert reason == "offsets that could not be translated now: g: why"
 
 
+def test_many_offsets_without_a_place_are_told_by_their_cause() -> None:
+    entries = [
+        replace(
+            _moved(Verdict.NO_SYNC, MoveAction.SKIP_NO_OFFSET), from_partition=TopicPartition("t", number)
+        )
+        for number in range(100)
+    ]
+    (reason,) = left_behind(entries, [], drained=True, accepted=False)
+    assert "g on t-0, t-1, t-2, t-3, t-4 and 95 more: NO_SYNC, why." in reason
+    (reason,) = left_behind(
+        [replace(each, group=f"g{each.from_partition.partition}") for each in entries],
+        [],
+        drained=True,
+        accepted=False,
+    )
+    assert (
+        "g0 on t-0: NO_SYNC, why; g1 on t-1: NO_SYNC, why; g10 on t-10: NO_SYNC, why; and 97 more." in reason
+    )
+
+
 @pytest.mark.parametrize(
     ("verdict", "action"),
     [

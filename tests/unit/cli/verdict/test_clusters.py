@@ -154,6 +154,15 @@ def test_what_all_services_miss_of_a_broker_is_one_problem_before_it_is_known_to
     assert verdict_of(status).line == "2 problems, 1 warning: LEADER_UNAVAILABLE, TOPIC_UNAUTHORIZED; PAUSED"
 
 
+def test_replicas_that_stay_behind_while_every_broker_answers_hide_no_other_reason() -> None:
+    status = healthy()
+    row = flow(status)
+    row.partitions = {"RUNNING": 5, "BACKOFF": 5}
+    row.add_note("source", "NOT_ENOUGH_REPLICAS", "5 partitions, such as orders-1: 1 of 2 replicas in sync")
+    row.add_note("checkpoint", "GROUPS_NOT_TRANSLATED", "the offset syncs cannot be read")
+    assert verdict_of(status).line == "2 problems: GROUPS_NOT_TRANSLATED, NOT_ENOUGH_REPLICAS"
+
+
 def test_what_a_silent_broker_stops_is_told_as_its_consequence() -> None:
     status = healthy()
     told = types_pb2.ClusterStatus(alias="B", reachable=True, silent_brokers=[2, 3])

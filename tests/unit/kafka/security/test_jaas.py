@@ -31,6 +31,8 @@ def test_values_are_unquoted_as_in_java() -> None:
         (r'"\q"', "q"),
         ('"semi;colon=equals"', "semi;colon=equals"),
         ('""', ""),
+        ('"of a Secret made by echo\n"', "of a Secret made by echo"),
+        ("'of a Secret made by echo\r\n'", "of a Secret made by echo"),
         ('"grüße // no comment /* here */"', "grüße // no comment /* here */"),
     ]:
         with about(written, meant):

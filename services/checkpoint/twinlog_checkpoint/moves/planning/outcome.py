@@ -10,6 +10,8 @@ from twinlog_checkpoint.translation.translation import UNREADABLE, Verdict
 
 _STAYING = (MoveAction.SKIP_ACTIVE_BEFORE, MoveAction.SKIP_ACTIVE_THERE)
 _READ_THEM_FIRST = "Read these records first where they are, or skip them (--accept-loss)"
+_TOLD = 3
+"""The most sentences of one kind in a blocker; rows of the plan have them all."""
 _LATER = frozenset({Verdict.NOT_READY, *UNREADABLE})
 """Verdicts that are not final: a later translation may succeed."""
 _WITH_THE_COPY = frozenset(Verdict) - {Verdict.TOO_OLD, Verdict.PAST_END, Verdict.SHARED_COPY}
@@ -104,7 +106,7 @@ def not_now(partitions: Sequence[MovePartition]) -> list[str]:
 def unread_blockers(partitions: Sequence[MovePartition]) -> list[str]:
     """Why no group moves before these records are read, or their loss is accepted."""
     skipped = _skipping(partitions)
-    return [f"{_named(skipped)}. {_READ_THEM_FIRST}"] if skipped else []
+    return [f"{some(skipped, _TOLD)}. {_READ_THEM_FIRST}"] if skipped else []
 
 
 def refused(partitions: Sequence[MovePartition]) -> dict[str, str]:
@@ -170,11 +172,11 @@ def left_behind(
     reasons: list[str] = []
     stay = sorted(staying(partitions))
     if stay:
-        reasons.append(f"groups with members were not moved: {_named(stay)}")
+        reasons.append(f"groups with members were not moved: {some(stay)}")
     reasons += _not_now(unread(partitions))
     not_taken = [f"{group}: {message}" for group, message in sorted(refused(partitions).items())]
     if not_taken:
-        reasons.append(f"commits that were refused: {_named(not_taken)}. Remove the cause and run it again")
+        reasons.append(f"commits that were refused: {some(not_taken)}. Remove the cause and run it again")
     reasons += [f"{each}, then run it again" for each in unread_blockers(partitions)]
     nowhere = lacking(partitions)
     if nowhere and not accepted:
@@ -184,14 +186,14 @@ def left_behind(
             f"not copied: {blocking(backlog) or 'records that were written before the move ended'}"
         )
     if still_written and not accepted:
-        names = _named([str(partition) for partition in sorted(still_written)])
+        names = some([str(partition) for partition in sorted(still_written)])
         reasons.append(
             f"somebody still writes behind the fence: {names}: stop the producer (ACLs do not bind a super"
             " user of the cluster), then run it again"
         )
     if unfenced_topics and not accepted:
         reasons.append(
-            f"somebody removed the fence of {_named(sorted(unfenced_topics))}: run it again with --fence"
+            f"somebody removed the fence of {some(sorted(unfenced_topics))}: run it again with --fence"
         )
     return reasons
 
@@ -199,18 +201,22 @@ def left_behind(
 def _not_now(silent: Mapping[str, str]) -> list[str]:
     groups = sorted(silent)
     return (
-        [f"offsets that could not be translated now: {_named(groups)}: {silent[groups[0]]}"] if silent else []
+        [f"offsets that could not be translated now: {some(groups)}: {silent[groups[0]]}"] if silent else []
     )
 
 
-def _without_place(nowhere: Sequence[MovePartition], most: int = 10) -> str:
-    """Name each group and partition with cause and remedy."""
-    first = sorted(nowhere, key=_place)[:most]
-    shown = "; ".join(f"{entry.group} on {entry.from_partition}: {_cause(entry)}" for entry in first)
-    more = f"; and {len(nowhere) - most} more" if len(nowhere) > most else ""
+def _without_place(nowhere: Sequence[MovePartition]) -> str:
+    """Name groups and partitions by cause, with the remedy."""
+    by_cause: dict[tuple[str, str], list[str]] = {}
+    for entry in sorted(nowhere, key=_place):
+        by_cause.setdefault((entry.group, _cause(entry)), []).append(str(entry.from_partition))
+    told = [f"{group} on {some(found)}: {cause}" for (group, cause), found in by_cause.items()]
+    left = sum(map(len, list(by_cause.values())[_TOLD:]))
+    more = f"; and {left} more" if left else ""
     return (
-        f"offsets without a translation: {shown}{more}. Remove the cause and run it again, move the others"
-        " (--group), or accept that these consumers begin where their auto.offset.reset says (--accept-loss)"
+        f"offsets without a translation: {'; '.join(told[:_TOLD])}{more}. Remove the cause and run it again,"
+        " move the others (--group), or accept that these consumers begin where their auto.offset.reset says"
+        " (--accept-loss)"
     )
 
 
@@ -233,6 +239,7 @@ def _place(entry: MovePartition) -> tuple[str, TopicPartition]:
     return entry.group, entry.from_partition
 
 
-def _named(groups: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(groups) - most} more" if len(groups) > most else ""
-    return f"{', '.join(groups[:most])}{more}"
+def some(names: Sequence[str], most: int = 5) -> str:
+    """`t1, t2 and 98 more`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -7,7 +7,7 @@ from itertools import groupby
 from twinlog.model import ClusterAlias, Flow, TopicPartition
 from twinlog.moves.record import Home
 from twinlog_checkpoint.moves.planning.decision import CopyState
-from twinlog_checkpoint.moves.planning.outcome import lacking
+from twinlog_checkpoint.moves.planning.outcome import lacking, some
 from twinlog_checkpoint.moves.planning.plan import THERE, ForeignRange, MoveAction, MovePartition
 from twinlog_checkpoint.translation.translation import Verdict
 
@@ -65,7 +65,7 @@ def plan_warnings(
         )
     if changed:
         warnings.append(
-            f"{_some(sorted(changed))}: transforms change or drop records on the way, so {to_alias} does not"
+            f"{some(sorted(changed))}: transforms change or drop records on the way, so {to_alias} does not"
             f" have what {from_alias} has"
         )
     by_rule = [entry for entry in partitions if entry.translation.verdict is Verdict.NOT_REPLICATED]
@@ -74,7 +74,7 @@ def plan_warnings(
         topics = sorted({entry.from_partition.topic for entry in by_rule})
         warnings.append(
             f"{named(groups)}: {_offsets(len(by_rule))} on topics that no flow copies, which stay on"
-            f" {from_alias}: {_some(topics)}"
+            f" {from_alias}: {some(topics)}"
         )
     nowhere = lacking(partitions)
     if nowhere:
@@ -153,7 +153,7 @@ def unlisted_offsets_told(
     if not left:
         return []
     told = f"{_offsets(len(left))} on {to_alias} without one on {from_alias}"
-    names = _some(sorted({str(partition) for _, partition in left}))
+    names = some(sorted({str(partition) for _, partition in left}))
     return [f"{named(sorted({group for group, _ in left}))}: {told}, so nothing moves there: {names}"]
 
 
@@ -203,7 +203,7 @@ def foreign_told(tails: Sequence[ForeignRange], flow: Flow) -> list[str]:
         told[_TOPICS_NAMED:] = [f"the same in {len(told) - _TOPICS_NAMED} more topics"]
     unknown = [tail for tail in tails if tail.records is None]
     if unknown:
-        names = _some([str(tail.partition) for tail in unknown])
+        names = some([str(tail.partition) for tail in unknown])
         told.append(
             f"whether other producers wrote into {names} (FOREIGN) is not known: {unknown[0].message}"
         )
@@ -227,9 +227,4 @@ def _offsets(count: int) -> str:
 
 def named(groups: Sequence[str]) -> str:
     """The groups as the subject of a sentence."""
-    return f"group{'s' if len(groups) > 1 else ''} {_some(groups)}"
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+    return f"group{'s' if len(groups) > 1 else ''} {some(groups)}"

@@ -20,7 +20,7 @@ from twinlog.write_blocks import held_fences, is_holder
 from twinlog_checkpoint.moves.planning.backlog import BacklogMeter
 from twinlog_checkpoint.moves.planning.decision import CopyStates, shown_move
 from twinlog_checkpoint.moves.planning.group_places import GroupPlaces, Placed
-from twinlog_checkpoint.moves.planning.outcome import place_blockers, waiting
+from twinlog_checkpoint.moves.planning.outcome import place_blockers, some, waiting
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.plan_warnings import (
     ahead_told,
@@ -73,7 +73,7 @@ async def blockers_of(
         blockers.append(f"{route.from_alias} has no authorizer, so ACLs cannot fence its writers")
     if scope.conflicts:
         blockers.append(
-            f"flow {route.home_flow} writes to {', '.join(scope.conflicts[:5])} on {route.from_alias}"
+            f"flow {route.home_flow} writes to {some(scope.conflicts)} on {route.from_alias}"
             " under the same names, so a fence would deny its writes as well: fence by hand"
         )
     return blockers
@@ -138,7 +138,7 @@ async def _when_away(route: Route, options: MoveOptions, left: Outage, *, to_rea
     if options.groups and to_reachable and blocker is None:
         unknown = sorted(set(options.groups) - {place.group for place in await route.known_places()})
         if unknown:
-            blockers.append(f"groups without a checkpoint on {route.to_alias}: {', '.join(unknown)}")
+            blockers.append(f"groups without a checkpoint on {route.to_alias}: {some(unknown)}")
     return blockers
 
 
