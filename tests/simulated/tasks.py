@@ -55,6 +55,9 @@ class SimulatedWorkers:
     def warm_up(self, *, is_owner: bool = True) -> None:
         """Nothing takes long to start."""
 
+    async def rest(self) -> None:
+        """Nothing holds cores."""
+
     async def cluster_cores(self) -> int | None:
         return None  # A flow whose records are changed has one slot there.
 

@@ -1,7 +1,7 @@
 """Records that Spark changes on a standalone cluster: task and pipe are on machines of their own."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from chaos.played import kill
 from integration.source.source_rig import Content, Rig, compare, open_rig
 from integration.source.test_source_cluster_mode import flows_by_worker
 from integration.standalone_spark import SECRET, StandaloneSpark, executors, kill_with_executor
+from twinlog.api.common.v1.owners_service_pb2 import ListOwnersRequest, MoveFlowRequest
+from twinlog.api.common.v1.owners_service_pb2_grpc import OwnersServiceStub
 from twinlog.local.processes.process import GuardedProcess
 from twinlog.testing.brokers import KafkaPair, eventually
 from twinlog.testing.service_process import ServiceProcess
@@ -87,23 +89,27 @@ def connections(process: psutil.Process) -> list[tuple[int, int]]:
     return []
 
 
+def on_cluster(standalone: StandaloneSpark, topic: str) -> dict[str, str]:
+    return {
+        "topics": topic,
+        "twinlog.spark.master": standalone.master,
+        "twinlog.spark.conf.spark.authenticate.secret": SECRET,
+        "twinlog.spark.conf.spark.executor.memory": "512m",
+        "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
+        # Each executor has room for a task or a pipe.
+        "twinlog.spark.conf.spark.executor.cores": "1",
+        "twinlog.log.level": "debug",
+        "twinlog.transform.topics": topic,
+        **CHANGES,
+    }
+
+
 async def test_records_are_changed_once_whichever_executor_is_lost(
     kafka_pair: KafkaPair, tmp_path: Path, unique_topic: str, standalone: StandaloneSpark
 ) -> None:
     topic = unique_topic
     async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig:
-        rig.extra |= {
-            "topics": topic,
-            "twinlog.spark.master": standalone.master,
-            "twinlog.spark.conf.spark.authenticate.secret": SECRET,
-            "twinlog.spark.conf.spark.executor.memory": "512m",
-            "twinlog.spark.conf.spark.driver.host": "127.0.0.1",
-            # Each executor has room for a task or a pipe.
-            "twinlog.spark.conf.spark.executor.cores": "1",
-            "twinlog.log.level": "debug",
-            "twinlog.transform.topics": topic,
-            **CHANGES,
-        }
+        rig.extra |= on_cluster(standalone, topic)
         await rig.create(topic, PARTITIONS)
         await put(rig, topic, "before")
         async with rig.configsync() as configsync, rig.running(configsync) as service:
@@ -129,4 +135,25 @@ async def test_records_are_changed_once_whichever_executor_is_lost(
             await eventually(says_so, NO_CORE_SECONDS + 60)
             for _ in range(2):
                 standalone.add_worker()
+            await all_changed(rig, topic)
+
+
+async def test_a_process_that_gave_its_flow_away_gives_back_the_cores_too(
+    kafka_pair: KafkaPair, tmp_path: Path, unique_topic: str, standalone: StandaloneSpark
+) -> None:
+    topic = unique_topic
+    async with open_rig(kafka_pair.a, kafka_pair.b, tmp_path) as rig, AsyncExitStack() as stack:
+        rig.extra |= on_cluster(standalone, topic)
+        await rig.create(topic, PARTITIONS)
+        await put(rig, topic, "before")
+        configsync = await stack.enter_async_context(rig.configsync())
+        sources = [await stack.enter_async_context(rig.running(configsync)) for _ in range(2)]
+        await all_changed(rig, topic)
+        for word in ("there", "and back"):
+            told = await OwnersServiceStub(sources[0].channel).ListOwners(ListOwnersRequest())
+            (own,) = (each for each in told.owners if each.flow == rig.flow)
+            (owner,) = (each for each in sources if own.process.endswith(f"process {each.process.pid}"))
+            (to,) = set(own.able) - {own.process}
+            await OwnersServiceStub(owner.channel).MoveFlow(MoveFlowRequest(flow=rig.flow, to=to))
+            await put(rig, topic, word)
             await all_changed(rig, topic)

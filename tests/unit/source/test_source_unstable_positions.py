@@ -67,7 +67,9 @@ def driver_of(log: Log) -> FlowDriver:
 
     nobody: Any = SimpleNamespace(
         runner=SimpleNamespace(
-            workers=SimpleNamespace(warm_up=lambda **_: None, check_expressions=_nothing), share=lambda *_: 0
+            workers=SimpleNamespace(check_expressions=_nothing),
+            warm_up=lambda *_, **__: None,
+            share=lambda *_: 0,
         ),
         shut_down=_nothing,
         failed=no_failure,

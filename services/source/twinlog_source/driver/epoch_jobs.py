@@ -42,6 +42,10 @@ class EpochRunner(Protocol):
     @property
     def workers(self) -> Workers: ...
 
+    def warm_up(self, flow: Flow, *, is_owner: bool) -> None:
+        """The flow is copied here from now on, or not."""
+        ...
+
     async def run(self, epoch: Epoch) -> None:
         """Return when all tasks of the epoch have ended. Raises TwinlogError when they could not run."""
         ...

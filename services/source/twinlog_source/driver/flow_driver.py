@@ -193,7 +193,7 @@ class FlowDriver:
     async def stand_by(self, stop: asyncio.Event) -> None:
         """Loop until `stop`: another process copies the flow, or the owner is not known yet. Spark is
         started, so that a take-over need not wait for it."""
-        self.jobs.runner.workers.warm_up(is_owner=False)
+        self.jobs.runner.warm_up(self.flow, is_owner=False)
         while not await wait_or_stop(stop, REPLANS.shortest_seconds):
             self.state.ownership.note_signs()
             self._note_problem(self._why_standing_by())
@@ -241,7 +241,7 @@ class FlowDriver:
         refusal = self.refusal(self.flow)
         if refusal is not None:
             raise refusal
-        self.jobs.runner.workers.warm_up()
+        self.jobs.runner.warm_up(self.flow, is_owner=True)
         if self.owned:
             await self._may_be_away(self._renew())
         if not self.owned or self.state.positions.has_lost:

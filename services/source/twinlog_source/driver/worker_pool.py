@@ -85,6 +85,10 @@ class Workers(Cores, Protocol):
         process on standby nothing starts that would hold cores."""
         ...
 
+    async def rest(self) -> None:
+        """No flow is copied here, and no worker runs: end what holds cores."""
+        ...
+
     @property
     def is_up(self) -> bool:
         """Whether Spark has started, which may take minutes: before that no worker can come."""
@@ -161,6 +165,8 @@ class WorkerPool:
     lenders: Lenders = field(default_factory=Lenders)
     _pool: dict[int, PooledWorker] = field(default_factory=dict)
     _runs: list[_Run] = field(default_factory=list)
+    _flows: set[Flow] = field(default_factory=set)
+    """Those that are copied here."""
     _needs: dict[Flow, Need] = field(default_factory=dict)
     _cores: int = 0
     """Of a cluster; counted while records are changed on it."""
@@ -176,6 +182,14 @@ class WorkerPool:
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     # ----------------------------------------------------------------------------------- for drivers of flows
+
+    def warm_up(self, flow: Flow, *, is_owner: bool) -> None:
+        """The flow is copied here from now on, or not. Starts what that needs, in the background."""
+        if is_owner:
+            self._flows.add(flow)
+        else:
+            self._flows.discard(flow)
+        self.workers.warm_up(is_owner=is_owner)
 
     def share(self, flow: Flow, need: Need | None) -> int:
         """Note what a flow would use (None: it is not copied here); return how many slots it gets now."""
@@ -330,6 +344,8 @@ class WorkerPool:
                 is_awake = self.was_awake(SILENT_SECONDS)
                 for worker in self._unwanted() if is_awake else ():
                     group.create_task(self._kill(worker), name=f"end of worker {worker.number}")
+                if not (self._flows or self._pool):
+                    await self.workers.rest()
                 others = () if stop.is_set() else (stop,)
                 await wait_for_any(self._news, *others, seconds=LOOK_SECONDS)
             counting.cancel()

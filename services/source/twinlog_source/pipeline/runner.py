@@ -97,6 +97,8 @@ class SparkRunner:
     _closing: threading.Event = field(default_factory=threading.Event)
     _threads: ThreadPoolExecutor = field(init=False)
     _pipes: Iterator[int] = field(default_factory=itertools.count)
+    _with_records: int = 0
+    """How many calls use Spark SQL now."""
 
     def __post_init__(self) -> None:
         self._threads = ThreadPoolExecutor(self.threads + 2, thread_name_prefix="spark")
@@ -104,11 +106,25 @@ class SparkRunner:
     def warm_up(self, *, is_owner: bool = True) -> None:
         """Start the JVM and the fork server of its Python workers in the background; both take seconds. Call
         it in the event loop."""
-        if not is_owner and keeps_cores(self.master, with_sql=self.with_sql):
+        if not is_owner and self._keeps_cores:
             return
         if self.context is None and self._launch is None:
             self._begin_launch()
             self._warming = asyncio.ensure_future(self.load_workers())
+
+    async def rest(self) -> None:
+        """As in `Workers`."""
+        if not self._keeps_cores or self._with_records or self._changing.locked():
+            return
+        async with self._changing:
+            context, self.context = self.context, None
+            if context is not None:
+                await self._in_thread(lambda: close_context(context))
+                log.info("spark_ended", master=self.master)
+
+    @property
+    def _keeps_cores(self) -> bool:
+        return keeps_cores(self.master, self.conf, with_sql=self.with_sql)
 
     async def load_workers(self) -> None:
         """When Spark is up, let it load what the first epoch's tasks need. On a cluster, executors do that
@@ -181,7 +197,13 @@ class SparkRunner:
         if find_spec("pyarrow") is None:
             missing = f"{TOPICS}: needs pyarrow: pip install 'twinlog-source[records]'"
             raise StateError(missing, reason=PartitionReason.TRANSFORM_REFUSED)
-        context = await self._open()
+        self._with_records += 1
+        try:
+            await self._in_context(await self._open(), work, group)
+        finally:
+            self._with_records -= 1
+
+    async def _in_context(self, context: Any, work: Callable[[Any], None], group: str) -> None:
         running = asyncio.ensure_future(self._in_thread(lambda: work(context)))
         running.add_done_callback(_retrieve)
         try:

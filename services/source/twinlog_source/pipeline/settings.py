@@ -55,26 +55,26 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
     # executor's working directory, which the worker cleans up, instead of /tmp.
     "spark.executor.defaultJavaOptions": "-Dcommons.crypto.lib.tempdir=.",
 }
+_ALLOCATION = "spark.dynamicAllocation.enabled"
 STANDALONE_SETTINGS: Mapping[str, str] = {
     # An application of a standalone cluster takes all cores that it may have when it starts, and keeps them:
     # a process on standby would hold those for which the owner of a flow waits.
-    "spark.dynamicAllocation.enabled": "true",
+    _ALLOCATION: "true",
     "spark.dynamicAllocation.executorIdleTimeout": "10s",
 }
 """Not with Spark SQL: a flow whose records are changed counts the cores that are there."""
 
 
-def is_standalone(master: str) -> bool:
-    return master.startswith("spark://")
-
-
-def keeps_cores(master: str, *, with_sql: bool) -> bool:
+def keeps_cores(master: str, conf: Mapping[str, str], *, with_sql: bool) -> bool:
     """Whether Spark holds the cores that it got when it started, also while nothing runs.
 
-    >>> keeps_cores("spark://m:7077", with_sql=True), keeps_cores("spark://m:7077", with_sql=False)
+    >>> keeps_cores("spark://m:7077", {}, with_sql=True), keeps_cores("spark://m:7077", {}, with_sql=False)
     (True, False)
+    >>> keeps_cores("spark://m:7077", {"spark.dynamicAllocation.enabled": "true"}, with_sql=True)
+    False
     """
-    return is_standalone(master) and with_sql
+    default = "false" if with_sql else STANDALONE_SETTINGS[_ALLOCATION]
+    return master.startswith("spark://") and conf.get(_ALLOCATION, default) != "true"
 
 
 def is_local(master: str) -> bool:
@@ -104,7 +104,7 @@ def promised_cores(conf: Mapping[str, str]) -> int | None:
     8
     """
     most, each = conf.get("spark.dynamicAllocation.maxExecutors", ""), conf.get("spark.executor.cores", "")
-    if conf.get("spark.dynamicAllocation.enabled") != "true" or not (most.isdecimal() and each.isdecimal()):
+    if conf.get(_ALLOCATION) != "true" or not (most.isdecimal() and each.isdecimal()):
         return None
     return int(most) * int(each)
 
@@ -145,7 +145,7 @@ def spark_settings(
         of_place = {}  # Spark refuses encryption without authentication.
     else:
         of_place = {**CLUSTER_SETTINGS}
-    if is_standalone(master) and not keeps_cores(master, with_sql=with_sql):
+    if master.startswith("spark://") and not with_sql:
         of_place |= STANDALONE_SETTINGS
     return {
         "spark.master": f"local[{threads}]" if is_local(master) else master,

@@ -15,6 +15,9 @@ class WarmSpark:
     def warm_up(self, *, is_owner: bool = True) -> None:
         """It is warm."""
 
+    async def rest(self) -> None:
+        """It stays warm."""
+
     async def cluster_cores(self) -> int | None:
         raise AssertionError
 
@@ -27,6 +30,9 @@ class WarmSpark:
 
 class OneCore:
     workers: Any = WarmSpark()
+
+    def warm_up(self, flow: Flow, *, is_owner: bool) -> None:
+        """It is warm."""
 
     async def claim(self, flow: Flow, need: Need) -> int:
         return 1

@@ -53,6 +53,7 @@ class Cluster(WarmSpark):
     slept_seconds: float = 0.0
     """For how long the driver's process was suspended."""
     failure: TwinlogError | None = None
+    is_resting: bool = False
 
     def __post_init__(self) -> None:
         self.pool = WorkerPool(workers=cast("Workers", self), clock=self)
@@ -91,6 +92,10 @@ class Cluster(WarmSpark):
             self.free += 1
         if process.cancelled():
             raise TransientKafkaError("lost", reason="SPARK_UNAVAILABLE")
+
+    async def rest(self) -> None:
+        assert not self.running
+        self.is_resting = True
 
     async def cluster_cores(self) -> int | None:
         return self.free + len(self.running)
@@ -393,11 +398,19 @@ def test_workers_that_nobody_needs_go() -> None:
 
 def test_a_process_that_copies_no_flow_gives_its_cores_back_at_once() -> None:
     async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
-        pool, flow = cluster.pool, Flow("A", "Z")
+        pool, flow, other = cluster.pool, Flow("A", "Z"), Flow("B", "Z")
+        for each in (flow, other):
+            pool.warm_up(each, is_owner=True)
+        cluster.is_resting = False
         pool.share(flow, Need(2))
         await until(lambda: len(cluster.running) == 2)
         pool.share(flow, None)
+        pool.warm_up(flow, is_owner=False)
         await until(lambda: not cluster.running, IDLE_SECONDS / 2)
+        await pause(IDLE_SECONDS)
+        assert not cluster.is_resting, "the other one is copied here, and has no records yet"
+        pool.warm_up(other, is_owner=False)
+        await until(lambda: cluster.is_resting)
 
     lived(scenario, free=2)
 

@@ -204,6 +204,47 @@ async def test_a_job_that_fails_alone_leaves_its_context_be() -> None:
 
 
 @pytest.mark.parametrize(
+    ("with_sql", "conf", "ends"),
+    [
+        (True, {}, True),
+        (False, {}, False),
+        (True, {"spark.dynamicAllocation.enabled": "true"}, False),
+        (False, {"spark.dynamicAllocation.enabled": "false"}, True),
+    ],
+)
+async def test_a_runner_that_rests_ends_the_spark_that_would_keep_its_cores(
+    conf: dict[str, str], *, with_sql: bool, ends: bool
+) -> None:
+    context = FailingContext(is_stopped=False)
+    runner = runner_on(context)
+    runner.master, runner.with_sql, runner.conf = "spark://h:7077", with_sql, conf
+    await runner.rest()
+    assert (context.closed, runner.is_up) == (ends, not ends)
+    await runner.close()
+
+
+async def test_a_runner_that_changes_records_to_show_them_does_not_rest_meanwhile() -> None:
+    context, began, go = FailingContext(is_stopped=False), threading.Event(), threading.Event()
+    runner = runner_on(context)
+    runner.master, runner.with_sql = "spark://h:7077", True
+
+    def work(_context: Any) -> None:
+        began.set()
+        assert go.wait(10)
+
+    async with asyncio.TaskGroup() as group:
+        showing = group.create_task(runner._with_sql(work), name="show")  # noqa: SLF001 (as above)
+        await asyncio.to_thread(began.wait, 10)
+        await runner.rest()
+        assert not context.closed
+        go.set()
+        await showing
+    await runner.rest()
+    assert context.closed
+    await runner.close()
+
+
+@pytest.mark.parametrize(
     ("words", "kind"),
     [
         ("org.x.SparkException: [CAST_INVALID_INPUT] The value 'x'", TransformFailedError),
