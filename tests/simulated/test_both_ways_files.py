@@ -27,6 +27,7 @@ from twinlog.api.source.v1.source_service_pb2 import ListFlowsRequest, ListParti
 from twinlog.cli.verdict.verdict import verdict_of
 from twinlog.model import Flow
 from twinlog.testing.broker.cluster import NO_LEADER
+from twinlog.testing.broker.compaction import compact
 from twinlog.testing.broker.faults import Loss
 from twinlog.wire import Heartbeat, encode_heartbeat
 
@@ -197,12 +198,14 @@ async def test_groups_wait_for_a_registry_of_another_file_that_cannot_be_read(wo
     assert not skipped(world, "everything")
 
 
+@pytest.mark.parametrize("killed", ["", "checkpoint", "checkpoint 2"])
 @pytest.mark.parametrize("gone_seconds", [1, 3, 11])
 @lives_in(orders_on_all, seed=5, file=ONE_WAY)
 async def test_groups_skip_nothing_of_a_topic_that_is_created_again_on_both_clusters(
-    world: World, *, gone_seconds: int
+    world: World, *, gone_seconds: int, killed: str
 ) -> None:
-    """One file's configsync sees the new topic later than the other's."""
+    """One file's configsync sees the new topic later than the other's; a process that starts knows only what
+    compaction has left."""
     back = start_both(world, "configsync", "source", "checkpoint")
     await write(world, range(4), partitions=1)
     await all_once(world, 8)
@@ -213,6 +216,12 @@ async def test_groups_skip_nothing_of_a_topic_that_is_created_again_on_both_clus
     for applications in world.on.values():
         applications.cluster.delete_topic("orders")
     await world.pause(gone_seconds)
+    if killed:
+        await world.kill(killed)
+        for alias, registry in (("A", "mm2-configsync.B.internal"), ("B", "mm2-configsync.A.internal")):
+            compact(world.on[alias].partition(registry))
+        file = back if killed.endswith("2") else world.file
+        world.start(killed, arguments=("--config", str(file)))
     for alias, applications in world.on.items():
         applications.cluster.create_topic("orders")
         applications.produce("orders", 0, *(b"%s again %d" % (alias.encode(), each) for each in range(40)))

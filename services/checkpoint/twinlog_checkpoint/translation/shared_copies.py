@@ -123,7 +123,8 @@ class _Registry:
                     case {"selected": True, "target_topic": str(copy), "target_partition_count": int(count)}:
                         self.by_topic[topic] = copy
                         (self.gone.discard if count > 0 else self.gone.add)(topic)
-                    case {"state": "DELETED_AT_SOURCE"}:
+                    case {"deleted_at_ms": int(), "target_topic": str(copy)}:  # Its copy is gone, too.
+                        self.by_topic[topic] = copy
                         self.gone.add(topic)
                     case _:
                         self.by_topic.pop(topic, None)

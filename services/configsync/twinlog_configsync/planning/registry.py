@@ -12,8 +12,8 @@ C. A topic that is only not visible now (time-out, no rights) keeps what is know
 answer that the topic does not exist makes it DELETED_AT_SOURCE.
 
 D. A topic that no rule selects any more, or that is gone from both sides, stays with `selected=False` because
-of its generation; the latter for FORGET_AFTER_MS. New topics begin above the generations that were forgotten,
-so A holds for names that return.
+of its generation; the latter, which alone has `deleted_at_ms` then, for FORGET_AFTER_MS. New topics begin
+above the generations that were forgotten, so A holds for names that return.
 
 E. When the source as a whole is lost, every known topic that is not seen on it is kept: its copy is never
 deleted, until the topic is back. That also holds for one that cannot be read at that moment, or that no rule
@@ -60,7 +60,7 @@ def fold(
     entries: dict[str, ReplicatedTopic] = {}
     for name, known in previous.items():
         if name not in observation.pairs:
-            entries[name] = replace(known, selected=False, kept=_kept(known, loss))
+            entries[name] = replace(known, selected=False, deleted_at_ms=None, kept=_kept(known, loss))
     for name, pair in observation.pairs.items():
         entry = _fold_one(
             previous.get(name),

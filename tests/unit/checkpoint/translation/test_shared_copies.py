@@ -82,6 +82,9 @@ async def test_another_flow_into_the_same_topic_is_known_by_what_it_recorded() -
     await site.copies(selected=False)
     assert await site.shared() == "", "its rules have left the topic out"
     await site.copies()
+    await site.copies(selected=False, target_partition_count=0, deleted_at_ms=5)
+    assert await site.shared() == "", "the topic and its copy are gone"
+    await site.copies()
     await site.record(["topic", "orders"], None)
     assert await site.shared() == ""
 

@@ -144,6 +144,15 @@ def test_d_a_topic_no_rule_selects_is_kept_unselected() -> None:
 GONE = seen(ABSENT, ABSENT)
 
 
+def test_d_a_gone_topic_that_left_the_rules_is_not_one_whose_name_would_be_copied_again() -> None:
+    """Checkpoint processes of other files read that from the record."""
+    gone = after(ready(), GONE, now_ms=5_000)
+    assert gone is not None
+    assert (gone.selected, gone.deleted_at_ms) == (False, 5_000)
+    left = after(gone, Observation(target_cluster=TargetCluster(broker_count=1)))
+    assert left == replace(gone, deleted_at_ms=None)
+
+
 def test_d_a_topic_that_is_gone_from_both_sides_is_forgotten_after_a_month() -> None:
     gone = after(ready(generation=4), GONE, now_ms=1_000)
     assert gone is not None
