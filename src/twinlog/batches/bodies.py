@@ -55,11 +55,11 @@ def encode_field(field: bytes | None) -> bytes:
     return _nullable(field)
 
 
-def field_content(field: bytes) -> bytes | None:
-    """What `encode_field` was given."""
-    if field[0] < _ONE_BYTE:
-        return None if field == _NULL else field[1:]
-    return field[2:] if field[1] < _ONE_BYTE else field[decode_varint(field, 0)[1] :]
+def field_content(body: bytes, begin: int, end: int) -> bytes | None:
+    """The key or the value that lies there, without its length."""
+    if body[begin] < _ONE_BYTE:
+        return None if body[begin] == _NULL[0] else body[begin + 1 : end]
+    return body[begin + 2 if body[begin + 1] < _ONE_BYTE else decode_varint(body, begin)[1] : end]
 
 
 def is_tombstone(body: bytes) -> bool:

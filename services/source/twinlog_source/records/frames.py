@@ -80,8 +80,7 @@ def encode_buffers(buffers: Sequence[Buffer]) -> bytes:
     for buffer in buffers:
         size_bytes = len(buffer)
         pieces += (size_bytes.to_bytes(_ALIGNMENT_BYTES), buffer, bytes(-size_bytes % _ALIGNMENT_BYTES))
-    content = b"".join(pieces)
-    return LENGTH.pack(len(content)) + content
+    return b"".join((LENGTH.pack(sum(map(len, pieces))), *pieces))
 
 
 def decode_buffers(content: Buffer) -> list[memoryview]:
@@ -108,13 +107,12 @@ def encode_chunk(chunk: ChunkOut, wanted: Collection[str]) -> bytes:
     ]
     if wanted:
         chunk.ends[:] = [field_ends(record[2]) for record in records]
-    bodies = [record[2] for record in records]
+    # A large value is copied twice only: out of its record, and into its column.
+    parts = [(record[2], *ends) for record, ends in zip(records, chunk.ends, strict=bool(wanted))]
     if "key" in wanted:
-        keys = [body[:end] for body, (end, _) in zip(bodies, chunk.ends, strict=True)]
-        buffers += _column([*map(field_content, keys), None])
+        buffers += _column([*(field_content(body, 0, end) for body, end, _ in parts), None])
     if "value" in wanted:
-        values = [body[begin:end] for body, (begin, end) in zip(bodies, chunk.ends, strict=True)]
-        buffers += _column([*map(field_content, values), None])
+        buffers += _column([*(field_content(*part) for part in parts), None])
     headers = [decode_record(record).headers for record in records] if "headers" in wanted else []
     if "headers" in wanted:
         flat = [header for each in headers for header in each]
@@ -190,7 +188,7 @@ class Returned:
                     key_end, value_end = chunk.ends[row] if chunk.ends else field_ends(body)
                     key = keys[at] if keys else body[:key_end]
                     value = values[at] if values else body[key_end:value_end]
-                    body = key + value + (headers[at] if headers else body[value_end:])
+                    body = b"".join((key, value, headers[at] if headers else body[value_end:]))
                 back.passed.append((offset, timestamps[at] if timestamps else timestamp_ms, body))
                 topic = topics[at] if topics else None
                 if topic is not None and (route := topic.decode(errors="replace")) != chunk.partition.topic:
