@@ -318,7 +318,7 @@ _BOTH = ((b"trace", b"1"), (b"internal", b"1"))
         ),
         ("Without one header", [(b"1", None, _BOTH)], [(b"1", None, _BOTH[1:])]),
         (
-            "comes from",
+            "naming its origin",
             [(b"1", b"", _BOTH)],
             [(b"1", b"", (*_BOTH, (b"twinlog.origin", b"A/orders/3/10/1700000000123")))],
         ),
