@@ -149,6 +149,7 @@ _PROPERTIES = (
 )
 """Unit tests that play many examples, or take above a quarter of a second."""
 _MORE_LIVES = (
+    "random_lives.py::test_two_files_that_copy_a_topic_both_ways_leave_everything_on_both_clusters_once[5]",
     *(f"reverse.py::test_an_interrupted_command_goes_on_where_it_was[{step}]" for step in range(1, 14, 2)),
     *(
         f"whose_copies.py::test_while_the_table_of_ids_cannot_be_trusted_nothing_is_copied_back_or_lost[{each}]"

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from simulated.world import ONE_BROKER, World
+from simulated.world import ONE_BROKER, PORTS, World
 from twinlog.config import load
 from twinlog.model import Flow
 from twinlog.testing.virtual_time import LoopClock
@@ -27,6 +27,11 @@ replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPo
 """
 )
 ONE_WAY = FILE.replace("B->A.enabled = true\n", "")
+BESIDE_PORTS = 10_000
+"""The services of another file listen at ports so much higher."""
+LISTEN_BESIDE = "".join(
+    f"twinlog.{service}.listen = 127.0.0.1:{port + BESIDE_PORTS}\n" for service, port in PORTS.items()
+)
 
 
 @asynccontextmanager
@@ -38,6 +43,21 @@ async def orders_on_all(
         for application in world.on.values():
             application.cluster.create_topic("orders", partition_count=partition_count)
         yield world
+
+
+def write_back(world: World) -> Path:
+    """The file of B->A."""
+    back = world.file.with_name("back.properties")
+    back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + LISTEN_BESIDE)
+    return back
+
+
+def start_both(world: World, *names: str) -> Path:
+    """Services of a file for each direction; returns the file of B->A."""
+    back = write_back(world)
+    world.start(*names)
+    world.start(*(f"{name} 2" for name in names), arguments=("--config", str(back)))
+    return back
 
 
 def values(world: World, alias: str, topic: str = "orders") -> list[tuple[int, bytes | None]]:

@@ -44,6 +44,8 @@ class Setting(NamedTuple):
     """Copies have offsets of their own."""
     is_both_ways: bool
     """Both clusters write to topics of the same names."""
+    has_two_files: bool = False
+    """Each direction has its own, with services of its own."""
 
     @property
     def prefix(self) -> str:

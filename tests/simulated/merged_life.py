@@ -8,7 +8,7 @@ from simulated.lives import LARGE_BYTES, OF_MOVES, TOPICS, Life, Place, Setting,
 from simulated.world import World
 from twinlog.cli.verdict.verdict import verdict_of
 
-_HOMES = {"readers": "A", "writers": "B"}
+HOMES = {"readers": "A", "writers": "B"}
 """Groups, and the cluster on which each works; readers move to the other one and back."""
 
 
@@ -17,7 +17,7 @@ class MergedLife(Life):
 
     def __init__(self, world: World, setting: Setting, seed: int) -> None:
         super().__init__(world, setting, seed)
-        self.has_read: dict[str, set[object]] = {group: set() for group in _HOMES}
+        self.has_read: dict[str, set[object]] = {group: set() for group in HOMES}
         """What each group has read at home, also in topics that are gone."""
         self.recreated: set[str] = set()
         """Topics in which what one cluster wrote came from the other one once more, behind newer records."""
@@ -71,7 +71,7 @@ class MergedLife(Life):
         self.assert_nobody_is_ahead()
 
     def assert_nobody_is_ahead(self) -> None:
-        for group in _HOMES:
+        for group in HOMES:
             for alias in "AB":
                 skipped = self.read_by(group, alias) - self.has_read[group]
                 assert not skipped, f"{group} are ahead on {alias}: {sorted(skipped, key=repr)[:3]}"
@@ -130,8 +130,8 @@ class MergedLife(Life):
     async def commit(self) -> None:
         """A group where it works: it has read more, or everything."""
         self.assert_nobody_is_ahead()
-        (topic, index), group = self.place(), self.random.choice(list(_HOMES))
-        alias = self.works_on() if group == "readers" else _HOMES[group]
+        (topic, index), group = self.place(), self.random.choice(list(HOMES))
+        alias = self.works_on() if group == "readers" else HOMES[group]
         if alias is not None and topic in (on := self.world.on[alias]).cluster.topics:
             end, before = on.ends(topic)[index], on.committed(group).get((topic, index), 0)
             offset = self.random.choice((end, self.random.randint(min(before, end), end)))

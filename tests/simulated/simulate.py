@@ -1,4 +1,4 @@
-"""Random lives of the whole system: `python -m simulated.simulate --seeds 100 [--from 1]`.
+"""Random lives of the whole system: `python -m simulated.simulate --seeds 100 [--from 1] [--two-files]`.
 
 One seed decides everything: what applications do, what breaks, and when. What has to hold: after the last
 fault everything is copied, in order, once; groups are not ahead; nobody asks brokers without a pause.
@@ -17,13 +17,15 @@ from itertools import groupby
 from pathlib import Path
 from random import Random
 
+from simulated.both_ways_rig import start_both
 from simulated.histories import DEFAULT, IDENTITY
 from simulated.lives import TOPICS, Life, Setting
 from simulated.merged_life import MergedLife
+from simulated.two_file_life import NAMES, TwoFileLife
 from simulated.world import SERVICES, World, live
 from twinlog.testing.broker.acls import Authorizer
 
-_AGAIN = "cd tests; PYTHONHASHSEED=0 ../.venv/bin/python -m simulated.simulate --seeds 1 --from {}"
+_AGAIN = "cd tests; PYTHONHASHSEED=0 ../.venv/bin/python -m simulated.simulate --seeds 1 --from {}{}"
 _FIRST = 0
 
 
@@ -34,13 +36,20 @@ def setting_of(seed: int) -> Setting:
     return Setting(nodes, has_same_names, is_translated, has_same_names and decided.random() < 0.3)
 
 
+def setting_of_two_files(seed: int) -> Setting:
+    return Setting(1, True, Random(seed).random() < 0.25, True, True)
+
+
 async def _begin(world: World, setting: Setting) -> None:
     for applications in world.on.values():
         applications.cluster.authorizer = Authorizer(super_users=["User:ANONYMOUS"])
     for topic, count in TOPICS.items():
         for alias in "AB" if setting.is_both_ways else "A":
             world.on[alias].cluster.create_topic(topic, partition_count=count)
-    world.start(*SERVICES)
+    if setting.has_two_files:
+        start_both(world, *NAMES)
+    else:
+        world.start(*SERVICES)
     await world.until(lambda: all(world.on["B"].ends(setting.prefix + each) for each in TOPICS))
     world.on["B"].commit("locals", setting.prefix + "orders", {0: 0})
 
@@ -49,13 +58,15 @@ async def _is_lived(world: World, setting: Setting, seed: int, *, tells_digest: 
     random.seed(seed)
     for alias, kafka in world.kafka.items():
         kafka.cluster.random.seed(f"{alias} {seed}")
-    life = (MergedLife if setting.is_both_ways else Life)(world, setting, seed)
+    kind = MergedLife if setting.is_both_ways else Life
+    life = (TwoFileLife if setting.has_two_files else kind)(world, setting, seed)
     try:
         await life.live()
     except BaseException:
         life.told.append(f"last request: {world.requests[-1]}")
         told = "\n".join(life.told)
-        sys.stdout.write(f"{traceback.format_exc()}\n{told}\nseed {seed}; again: {_AGAIN.format(seed)}\n")
+        again = _AGAIN.format(seed, " --two-files" if setting.has_two_files else "")
+        sys.stdout.write(f"{traceback.format_exc()}\n{told}\nseed {seed}; again: {again}\n")
         return False
     finally:
         if tells_digest:
@@ -73,7 +84,9 @@ def lived(
     async def lives() -> None:
         with tempfile.TemporaryDirectory() as directory:
             file = IDENTITY if setting.has_same_names else DEFAULT
-            if setting.is_both_ways:
+            if setting.has_two_files:
+                file += "topics = orders.*\noffset.lag.max = 5\n"
+            elif setting.is_both_ways:
                 file += "B->A.enabled = true\nB->A.topics = orders.*\noffset.lag.max = 5\n"
             if setting.is_translated:
                 file += "twinlog.offsets = translated\n"
@@ -117,12 +130,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--from", type=int, default=1, dest="first")
     parser.add_argument("--digests", action="store_true", help="tell what shows that lives are the same")
+    parser.add_argument("--two-files", action="store_true", help="lives of a file for each direction")
     asked = parser.parse_args()
+    setting_of_seed = setting_of_two_files if asked.two_files else setting_of
     gc.disable()  # It takes a third of the time, at moments that differ.
-    lived(setting_of(_FIRST), [_FIRST], in_process=True)  # Loads what each life needs.
+    lived(setting_of_seed(_FIRST), [_FIRST], in_process=True)  # Loads what each life needs.
     failed: list[int] = []
-    seeds = sorted(range(asked.first, asked.first + asked.seeds), key=setting_of)
-    for setting, alike in groupby(seeds, key=setting_of):
+    seeds = sorted(range(asked.first, asked.first + asked.seeds), key=setting_of_seed)
+    for setting, alike in groupby(seeds, key=setting_of_seed):
         failed += _lived_apart(setting, list(alike), tells_digest=asked.digests)
     seconds = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
     sys.stdout.write(

@@ -15,9 +15,11 @@ from simulated.both_ways_rig import (
     orders_on_all,
     skipped,
     stands_still,
+    start_both,
     values,
     verified,
     write,
+    write_back,
 )
 from simulated.test_whose_copies import deny_reading
 from simulated.world import World, live, lives_in
@@ -30,27 +32,6 @@ from twinlog.testing.broker.cluster import NO_LEADER
 from twinlog.testing.broker.compaction import compact
 from twinlog.testing.broker.faults import Loss
 from twinlog.wire import Heartbeat, encode_heartbeat
-
-LISTEN_BESIDE = (
-    "twinlog.source.listen = 127.0.0.1:27401\ntwinlog.configsync.listen = 127.0.0.1:27404\n"
-    "twinlog.checkpoint.listen = 127.0.0.1:27402\ntwinlog.heartbeat.listen = 127.0.0.1:27403\n"
-)
-"""Of the services of another file."""
-
-
-def write_back(world: World) -> Path:
-    """The file of B->A."""
-    back = world.file.with_name("back.properties")
-    back.write_text(world.file.read_text().replace("A->B.enabled", "B->A.enabled") + LISTEN_BESIDE)
-    return back
-
-
-def start_both(world: World, *names: str) -> Path:
-    """Services of a file for each direction; returns the file of B->A."""
-    back = write_back(world)
-    world.start(*names)
-    world.start(*(f"{name} 2" for name in names), arguments=("--config", str(back)))
-    return back
 
 
 @lives_in(orders_on_all, seed=11, partition_count=2)

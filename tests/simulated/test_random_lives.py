@@ -9,6 +9,7 @@ import pytest
 
 _TESTS = Path(__file__).parent.parent
 _SEEDS_EACH = 100
+_OF_TWO_FILES = 4
 _LONGEST_SECONDS = 1_800
 _ALONE = (4, 14)
 
@@ -18,6 +19,11 @@ def test_after_the_last_fault_everything_is_copied(first: int) -> None:
     _lives(first, _SEEDS_EACH)
 
 
+@pytest.mark.parametrize("first", [1, 1 + _OF_TWO_FILES])
+def test_two_files_that_copy_a_topic_both_ways_leave_everything_on_both_clusters_once(first: int) -> None:
+    _lives(first, _OF_TWO_FILES if first == 1 else _SEEDS_EACH, "--two-files")
+
+
 def test_a_seed_repeats_itself_alone_and_among_other_lives() -> None:
     """Every request, in its order, and every byte of every log, wherever objects are in memory."""
     among_others = _lives(_ALONE[0], _ALONE[-1] - _ALONE[0] + 1)
@@ -25,7 +31,7 @@ def test_a_seed_repeats_itself_alone_and_among_other_lives() -> None:
         assert _lives(seed, 1)[0] in among_others
 
 
-def _lives(first: int, count: int) -> list[str]:
+def _lives(first: int, count: int, *more: str) -> list[str]:
     lived = subprocess.run(
         [
             sys.executable,
@@ -36,6 +42,7 @@ def _lives(first: int, count: int) -> list[str]:
             "--from",
             f"{first}",
             "--digests",
+            *more,
         ],
         cwd=_TESTS,
         env={**os.environ, "PYTHONHASHSEED": "0"},

@@ -67,12 +67,8 @@ offset.storage.replication.factor = 1
 """
 """The beginning of a file for two clusters with one broker each."""
 SERVICES = ("configsync", "source", "checkpoint", "heartbeat")
-_ENDPOINTS = {
-    "source": "127.0.0.1:17401",
-    "checkpoint": "127.0.0.1:17402",
-    "heartbeat": "127.0.0.1:17403",
-    "configsync": "127.0.0.1:17404",
-}
+PORTS = {"source": 17401, "checkpoint": 17402, "heartbeat": 17403, "configsync": 17404}
+_ENDPOINTS = {service: f"127.0.0.1:{port}" for service, port in PORTS.items()}
 _LOOK_SECONDS = 0.5
 TICK_SECONDS = 1e-6
 """Without it, a wait that is shorter than a float can tell would be over at once, again and again."""
@@ -192,6 +188,11 @@ class World:
         assert self.tasks is not None
         await self.tasks.close()
 
+    async def kill_tasks_of(self, name: str) -> None:
+        """Those of a source service, if it has begun any."""
+        if name in self._tasks:
+            await self._tasks[name].close()
+
     async def until(self, condition: Callable[[], object], seconds: float = _PATIENCE_SECONDS) -> None:
         """Wait until it holds, for this long at most. Raises what a service has ended with."""
         loop = asyncio.get_running_loop()
@@ -227,16 +228,16 @@ class World:
                 return [event async for event in stub.RunFailover(pb2.RunFailoverRequest(**asked))]
             return [event async for event in stub.RunFailback(pb2.RunFailbackRequest(**asked))]
 
-    async def order(self, name: str, request: Any) -> Any:
+    async def order(self, name: str, request: Any, *, port: int = PORTS["source"]) -> Any:
         """Call a method of the source service."""
-        async with self._open("source", _ENDPOINTS["source"]) as channel:
+        async with self._open("source", f"127.0.0.1:{port}") as channel:
             return await getattr(SourceServiceStub(channel), name)(request, timeout=60)
 
-    async def rule(self, flow: str, key: str, value: str) -> None:
+    async def rule(self, flow: str, key: str, value: str, *, port: int = PORTS["configsync"]) -> None:
         """`twinlog rules set`."""
         change = configsync.RuleChange(key=key, operation=configsync.RULE_OPERATION_SET, value=value)
         asked: dict[str, Any] = {"flow": dict(zip(("source", "target"), flow.split("->"), strict=True))}
-        async with self._open("configsync", _ENDPOINTS["configsync"]) as channel:
+        async with self._open("configsync", f"127.0.0.1:{port}") as channel:
             request = configsync.UpdateRulesRequest(changes=[change], **asked)
             await ConfigSyncServiceStub(channel).UpdateRules(request, timeout=60)
 
