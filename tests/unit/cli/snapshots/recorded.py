@@ -30,8 +30,10 @@ from twinlog.api.heartbeat.v1 import heartbeat_service_pb2 as heartbeat
 from twinlog.api.source.v1 import source_service_pb2 as source
 from twinlog.cli import app
 from twinlog.cli.common.location import IN_PLACE_OF_SERVICES
+from twinlog.cli.common.names import CLOCK
 from twinlog.errors import TwinlogError
 from twinlog.service.errors_wire import status_of
+from twinlog.testing.virtual_time import FakeClock
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 LONG_AFTER = 4_000_000_000
@@ -221,6 +223,7 @@ class Terminal(io.StringIO):
 def run(words: Sequence[str], recorded: Recorded, columns: int | None = None) -> str:
     """What the command prints about these services, with its exit code."""
     IN_PLACE_OF_SERVICES.set(recorded.channel)
+    CLOCK.set(FakeClock())
     code, told, errors = printed(words, columns)
     return f"exit {code}\n{told}" + (f"--- stderr\n{errors}" if errors else "")
 
