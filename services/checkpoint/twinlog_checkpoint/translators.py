@@ -27,7 +27,12 @@ from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied,
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
-from twinlog_checkpoint.translation.shared_copies import PreservedTranslator, SharedCopies, UnsharedTranslator
+from twinlog_checkpoint.translation.shared_copies import (
+    Equal,
+    PreservedTranslator,
+    SharedCopies,
+    UnsharedTranslator,
+)
 from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import FloorRule, FloorTranslator, PairsFloor, Translator
 
@@ -91,13 +96,13 @@ def assemble_translators(
     tail: SyncTail,
     on_read_bytes: Callable[[int], None],
 ) -> FlowTranslators:
-    async def equal_offsets() -> Mapping[TopicPartition, int | None]:
-        report = await around.copy_states.of(entry.flow)
-        return {partition: state.equal_below for partition, state in report.partitions.items()}
+    async def equal_offsets() -> Mapping[TopicPartition, Equal]:
+        states = (await around.copy_states.of(entry.flow)).partitions
+        return {each: Equal(state.equal_below, state.target_end or 0) for each, state in states.items()}
 
-    async def equal_offsets_back() -> Mapping[TopicPartition, int | None]:
-        report = await around.copy_states.of(entry.flow)
-        return {partition: state.equal_back for partition, state in report.partitions.items()}
+    async def equal_offsets_back() -> Mapping[TopicPartition, Equal]:
+        states = (await around.copy_states.of(entry.flow)).partitions
+        return {each: Equal(state.equal_back, state.position or 0) for each, state in states.items()}
 
     forward: Translator = PreservedTranslator(
         equal_offsets=equal_offsets,

@@ -9,7 +9,9 @@ other processes and files copy is known by that, too.
 Translation where the copy has the source's offsets: the same number, bounded by what has been copied.
 
 Invariant: an answer is never ahead of the copy. Whether a copy has the source's offsets is asked again after
-its end was read: what lay below that end was written while it had them.
+its end was read: what lay below that end was written while it had them. A log that is shorter than the source
+service knew before gives no place: brokers before 4.1 take batches by names, so one that was created again
+under the same name may have other records at these offsets.
 """
 
 import asyncio
@@ -18,6 +20,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError, required
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
@@ -35,10 +38,21 @@ from twinlog_checkpoint.translation.translation import (
     at_start,
 )
 
-EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, int | None]]]
-"""By source partition: below which offset the copy has the source's offsets; None = all of it has."""
+
+class Equal(NamedTuple):
+    """What the source service reports of the offsets of a copy."""
+
+    below: int | None = 0
+    """The copy has the source's offsets below this one; None = all of it has."""
+    end: int = 0
+    """The log there had records up to this offset."""
+
+
+EqualOffsets = Callable[[], Awaitable[Mapping[TopicPartition, Equal]]]
+"""By source partition."""
 
 _SAME = "the copy has the source's offsets"
+_SHORTER = "it lost them, or was created again, and the source service has not seen it yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +70,8 @@ class PreservedTranslator:
     otherwise: Translator
 
     async def translate(self, positions: Collection[SourcePosition]) -> Mapping[SourcePosition, Translation]:
-        preserved = self._preserved(positions, await self.equal_offsets() if positions else {})
+        reported = await self.equal_offsets() if positions else {}
+        preserved = self._preserved(positions, reported)
         answers: dict[SourcePosition, Translation] = {}
         if preserved:
             targets = {self.counterpart(position.partition) for position in preserved}
@@ -66,20 +81,28 @@ class PreservedTranslator:
                 if (unread := self.there.unread(there)) is not None:
                     answers[position] = unread
                 elif isinstance(there, LogBounds):
-                    answers[position] = same_offset(position.next_offset, there)
+                    answers[position] = self._answer(position, there, reported)
         rest = [position for position in positions if position not in answers]
         return {**answers, **(await self.otherwise.translate(rest) if rest else {})}
 
+    def _answer(
+        self, position: SourcePosition, there: LogBounds, reported: Mapping[TopicPartition, Equal]
+    ) -> Translation:
+        had = self._told(position, reported).end
+        if there.end >= had:
+            return same_offset(position.next_offset, there)
+        why = f"the log there ends at {there.end}, and had records up to {had}: {_SHORTER}"
+        return Translation(verdict=Verdict.NOT_READY, downstream_offset=None, message=why)
+
     def _preserved(
-        self, positions: Collection[SourcePosition], known: Mapping[TopicPartition, int | None]
+        self, positions: Collection[SourcePosition], known: Mapping[TopicPartition, Equal]
     ) -> list[SourcePosition]:
-        found = []
-        for position in positions:
-            source = self.original(position.partition)
-            below = 0 if source is None else known.get(source, 0)
-            if below is None or position.next_offset < below:
-                found.append(position)
-        return found
+        below = ((each, self._told(each, known).below) for each in positions)
+        return [each for each, end in below if end is None or each.next_offset < end]
+
+    def _told(self, position: SourcePosition, known: Mapping[TopicPartition, Equal]) -> Equal:
+        source = self.original(position.partition)
+        return Equal() if source is None else known.get(source, Equal())
 
 
 def same_offset(offset: int, there: LogBounds) -> Translation:

@@ -12,7 +12,7 @@ from twinlog.testing.fakes.cluster import FakeCluster
 from twinlog_checkpoint.app import copy_state
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import ComparedLog
-from twinlog_checkpoint.translation.shared_copies import PreservedTranslator
+from twinlog_checkpoint.translation.shared_copies import Equal, PreservedTranslator
 from twinlog_checkpoint.translation.translation import SourcePosition, Translation, Verdict
 
 P = TopicPartition("t", 0)
@@ -44,12 +44,12 @@ class Rig:
     """A copy of ten records, the first two of which are gone."""
 
     target: FakeCluster
-    known: list[Mapping[TopicPartition, int | None]]
+    known: list[Mapping[TopicPartition, Equal]]
     """What the source service says, one answer after the other; the last one stays."""
     otherwise: Otherwise = field(default_factory=Otherwise)
 
     async def translate(self, *offsets: int) -> list[tuple[Verdict, int | None]]:
-        async def equal_offsets() -> Mapping[TopicPartition, int | None]:
+        async def equal_offsets() -> Mapping[TopicPartition, Equal]:
             return self.known.pop(0) if len(self.known) > 1 else self.known[0]
 
         translator = PreservedTranslator(
@@ -64,14 +64,14 @@ class Rig:
         return [(answers[each].verdict, answers[each].downstream_offset) for each in positions]
 
 
-async def rig(*known: int | None) -> Rig:
+async def rig(*known: int | None, end: int = 0) -> Rig:
     target = FakeCluster("B")
     target.add_topic("A.t")
     async with target.writer() as writer:
         for _ in range(10):
             await writer.append(COPY, key=None, value=b"x")
     await target.delete_records({COPY: 2})
-    return Rig(target, [{P: below} for below in known])
+    return Rig(target, [{P: Equal(below, end)} for below in known])
 
 
 async def test_the_offset_of_a_preserved_copy_is_the_sources() -> None:
@@ -88,6 +88,12 @@ async def test_an_answer_is_never_ahead_of_the_copy_nor_before_its_start() -> No
         (Verdict.UP_TO_DATE, 10),
         (Verdict.UP_TO_DATE, 10),
     ]
+
+
+async def test_a_copy_that_is_shorter_than_it_was_gives_no_place() -> None:
+    """It lost its tail, or was created again: its offsets are not those that the source service knows."""
+    assert await (await rig(None, end=11)).translate(2, 500) == [(Verdict.NOT_READY, None)] * 2
+    assert await (await rig(None, end=10)).translate(2) == [(Verdict.PRESERVED, 2)]
 
 
 async def test_a_copy_that_became_translated_keeps_the_offsets_below() -> None:
