@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCKS := deploy/requirements
+# What .ci/run builds where a machine lacks it.
+TOOLS := $${XDG_CACHE_HOME:-$$HOME/.cache}/twinlog/tools
 PROJECTS := pyproject.toml $(wildcard distributions/*/pyproject.toml services/*/pyproject.toml)
 EDITABLE := -e '.[dev,local]' $(foreach d,$(wildcard distributions/* services/*),-e $(d))
 # Most of a test on real brokers is waiting: three files at a time. JOBS=0 runs them one after the other.
@@ -137,7 +139,7 @@ wheels: install ## Build the wheel of every distribution into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist $(foreach d,. $(wildcard distributions/* services/*),./$(d))
 
 release: install ## What is published, in dist/release: wheels, chart, SBOM, notes, checksums; tried from these alone
-	$(BIN)/python -m deploy.supply.release $(ARGS)
+	PATH="$(TOOLS):$$PATH" $(BIN)/python -m deploy.supply.release $(ARGS)
 
 clean: ## Remove what the targets made here (not the download cache)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .run dist

@@ -209,6 +209,24 @@ async def test_plans_have_the_groups_of_a_source_coordinator_that_is_gone(world:
 
 
 @lives_in(World, f"{BEATS}A->B.topics = orders\n", seed=1, node_count=3)
+async def test_a_plan_says_which_broker_of_the_source_hangs(world: World) -> None:
+    """Patience is short while it is known: the others have told what they know before it ends."""
+    source = world.on["A"]
+    source.cluster.create_topic("orders", partition_count=3)
+    for number in range(9):
+        source.produce("orders", number % 3, b"%d" % number)
+    world.start(*SERVICES)
+    source.commit("billing", "orders", {0: 1, 1: 1, 2: 1})
+    await world.pause(60)
+    hung = source.cluster.topics["orders"].partitions[1].leader
+    world.kafka["A"].faults.begin(node_id=hung, hangs=True)
+    source.cluster.moved_coordinators[0, "billing"] = next(n for n in (1, 2, 3) if n != hung)
+    await world.pause(30)
+    told = "; ".join((await plan(world)).blockers)
+    assert f"broker {hung} of A does not answer" in told
+
+
+@lives_in(World, f"{BEATS}A->B.topics = orders\n", seed=1, node_count=3)
 async def test_no_run_begins_while_a_copy_has_no_leader(world: World) -> None:
     """It would fence the writers and then wait for records that nobody can copy."""
     source, target = world.on["A"], world.on["B"].cluster

@@ -237,13 +237,7 @@ def wanted_from(
     source: str, target: str, *, topics: str, names: str, file: Path, keep_names: bool = False
 ) -> FirstFlow:
     """Raises ConfigError for what cannot be two clusters."""
-    match [name.strip() for name in names.split(",")]:
-        case [one, other] if one and other and one != other:
-            pass
-        case _:
-            raise ConfigError(
-                f"--names {names}: expected two different names, as source,target", key="--names"
-            )
+    one, other = _two_names(names)
     if not topics.strip():
         raise ConfigError("--topics is empty: leave it out to copy all topics", key="--topics")
     places: dict[str, str] = {}
@@ -262,6 +256,13 @@ def wanted_from(
         file=file,
         keep_names=keep_names,
     )
+
+
+def _two_names(names: str) -> list[str]:
+    found = [name.strip() for name in names.split(",")]
+    if len(found) != 2 or not all(found) or found[0] == found[1]:
+        raise ConfigError(f"names {names!r}: expected two different names, as source,target", key="--names")
+    return found
 
 
 def _refuse_no_address(place: str, text: str) -> None:
@@ -422,10 +423,19 @@ def init_command(
     typer.echo(f"next: twinlog preflight {file}, then twinlog run {file}")
 
 
+def _name_answer(names: str) -> str:
+    """Whoever answers is asked again at once."""
+    try:
+        _two_names(names)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+    return names
+
+
 def _answers(file: Path) -> FirstFlow:
     source = typer.prompt("1/5 Brokers to copy from (host:port,…)")
     target = typer.prompt("2/5 Brokers to copy to (host:port,…)")
-    names = typer.prompt("3/5 Names of both clusters", default="source,target")
+    names = typer.prompt("3/5 Names of both clusters", default="source,target", value_proc=_name_answer)
     topics = typer.prompt("4/5 Topics to copy, names and regular expressions", default=".*")
     alias = names.partition(",")[0].strip()
     keeps = typer.confirm(f"5/5 Copies keep their names (orders, not {alias}.orders)", default=False)

@@ -50,10 +50,13 @@ def bounded(seconds: float, *, share: float = 1.0) -> float:
 
 
 @contextlib.asynccontextmanager
-async def deadline(seconds: float, doing: str, *, alias: str = "") -> AsyncIterator[asyncio.Timeout]:
+async def deadline(
+    seconds: float, doing: str, *, alias: str = "", share: float = 1.0
+) -> AsyncIterator[asyncio.Timeout]:
     """Cancel the body after `seconds` and raise TransientKafkaError KAFKA_TIMEOUT instead. The body gets an
-    object for `extend`."""
-    seconds = bounded(seconds)
+    object for `extend`. `share`: for one of the peers that a call with this deadline asks, so that the call
+    still tells what the others know, also where patience is short."""
+    seconds = bounded(seconds) * share
     try:
         async with asyncio.timeout(seconds) as limit:
             yield limit

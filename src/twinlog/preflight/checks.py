@@ -18,6 +18,7 @@ from twinlog.model import ClusterAlias
 from twinlog.policy.expected_offsets import offsets_rule
 from twinlog.policy.internal_topics import source_offsets_topic
 from twinlog.policy.rename import RENAME_KEY
+from twinlog.policy.replication import LONGEST_NAME
 from twinlog.preflight.adoption import check_offsets
 from twinlog.preflight.facts import (
     CheckedFlow,
@@ -41,7 +42,6 @@ OLDEST_RELEASE: Final = "2.8"
 
 _EXCLUDE: Final = "config.properties.exclude"
 _NOT_COPIED: Final = frozenset({ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER})
-_LONGEST_NAME: Final = 249
 _NO_RIGHT: Final = "TOPIC_UNAUTHORIZED"
 _LOGIN: Final = frozenset({"AUTHENTICATION_FAILED", "SASL_MECHANISM_REFUSED"})
 _TOKEN: Final = frozenset({"LOGIN_TOKEN_REFUSED", "LOGIN_TOKEN_UNAVAILABLE"})
@@ -322,11 +322,11 @@ def check_topic(
     """One topic: its name, its message sizes, its keys, its timestamps. `is_back`: another flow copies its
     copy back, so that others may write to both."""
     about = f"{flow.flow} {topic.name}"
-    if len(topic.target_name) > _LONGEST_NAME:
+    if len(topic.target_name) > LONGEST_NAME:
         yield error(
             about,
             "name",
-            f"{topic.target_name} has {len(topic.target_name)} characters, Kafka allows {_LONGEST_NAME}",
+            f"that of its copy has {len(topic.target_name)} characters, Kafka allows {LONGEST_NAME}",
             "exclude the topic, or take a shorter alias",
         )
     keeps_names = not flow.selector.policy.tracks_topic_sources

@@ -109,6 +109,9 @@ def test_an_excluded_topic_has_the_command_that_takes_the_pattern_away() -> None
         f"topics.exclude: pattern {default!r}; the file has 'x'": (
             f"{command} '{default}'`, for all that it matches"
         ),
+        "topics.exclude: pattern 'logs.*'; the file has 'x', a rule of ops replaces it by 'logs.*'": (
+            "to copy it: `twinlog rules reset 'A->B' topics.exclude`, back to the value of the file"
+        ),
         "its copy would be A.eu.x, the name of a copy from cluster eu: rename or exclude it": None,
         "cluster A: it is away; if it has t, that is not copied: topics.exclude: pattern 'logs.*'": None,
     }

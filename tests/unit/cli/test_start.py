@@ -51,7 +51,7 @@ def test_names_and_topics_are_read_back_as_they_were_given(alias: str) -> None:
         ("kafka-a:99999", {}, "a port from 1 to 65535"),
         ("http://kafka-a:9092", {}, "expected host:port"),
         ("a:9092,", {}, "expected host:port"),
-        ("a:9092", {"names": "one"}, "--names one: expected two"),
+        ("a:9092", {"names": "one"}, "names 'one': expected two"),
         ("a:9092", {"names": "x,x"}, "two different names"),
         ("a:9092", {"topics": " "}, "--topics is empty"),
         ("a:9092, b:9092", {}, "SOURCE and TARGET both name b:9092"),
@@ -117,6 +117,15 @@ def test_five_answers_write_a_file_although_no_cluster_answers(tmp_path: Path) -
     again = CliRunner().invoke(app, ["init", str(file)])
     assert again.exit_code == 2, "it asks nothing"
     assert f"`twinlog run {file}` runs it" in again.stderr
+
+
+def test_names_that_are_not_two_are_asked_for_again_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "first.properties"
+    answers = "127.0.0.1:1\n127.0.0.1:2\neast\neast,west\norders\ny\n"
+    told = CliRunner().invoke(app, ["init", str(file)], input=answers)
+    assert told.exit_code == 0, told.output
+    assert "names 'east': expected two different names" in told.output
+    assert str(read(file.read_text(), FILE).enabled_flows[0].flow) == "east->west"
 
 
 def test_without_a_terminal_it_says_what_asks_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What `make release` says of a release, and the forge's workflows, which run what developers run."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,18 @@ def test_images_for_a_registry_are_of_every_platform() -> None:
 
 def test_the_test_of_the_wheels_starts_the_command_that_the_release_names() -> None:
     assert COMMAND_VARIABLE in (PROJECT / "tests/e2e/test_start.py").read_text()
+
+
+def test_a_release_finds_the_helm_that_ci_built(tmp_path: Path) -> None:
+    helm, python = tmp_path / "twinlog" / "tools" / "helm", tmp_path / "python"
+    helm.parent.mkdir(parents=True)
+    for program, does in ((helm, "true"), (python, "command -v helm")):
+        program.write_text(f"#!/bin/sh\n{does}\n")
+        program.chmod(0o755)
+    command = ["make", "--silent", "--old-file", "install", "release", f"BIN={tmp_path}"]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    made = subprocess.run(command, cwd=PROJECT, env=environment, check=False, capture_output=True, text=True)
+    assert made.stdout.strip() == str(helm), made.stderr
 
 
 def _workflow(name: str) -> Any:

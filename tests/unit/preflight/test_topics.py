@@ -185,6 +185,7 @@ def test_a_name_that_becomes_too_long(configure: Configure) -> None:
     long = topic("x" * 249)
     finding = the_trouble(facts_of(configure({}), topics={"A->B": (long,)}))
     assert (finding.level, finding.check) == (Severity.ERROR, "name")
+    assert long.name not in finding.message, "it stands in front"
 
 
 def test_a_topic_of_the_targets_own_under_identity_names(configure: Configure) -> None:

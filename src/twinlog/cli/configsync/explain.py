@@ -261,9 +261,11 @@ def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
             name = shlex.quote(each.source_topic.replace(".", chr(92) + "."))
             lines.append(f"to copy it: `twinlog rules add {flow} topics {name}`")
         if pattern and each.source_topic:
-            matches = shlex.quote(ast.literal_eval(pattern[1]))
-            command = f"`twinlog rules remove {flow} topics.exclude {matches}`"
-            lines.append(f"to copy it: {command}, for all that it matches")
+            matches = ast.literal_eval(pattern[1])
+            does = f"rules remove {flow} topics.exclude {shlex.quote(matches)}`, for all that it matches"
+            if f"replaces it by '{matches}'" in each.rule:  # Without it nothing would be excluded.
+                does = f"rules reset {flow} topics.exclude`, back to the value of the file"
+            lines.append(f"to copy it: `twinlog {does}")
         if each.verdict in _KEPT_OUT:
             lines.append(f"do: {known_reasons()[_KEPT_OUT[each.verdict]]['remedy']}")
     return lines

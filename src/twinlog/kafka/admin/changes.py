@@ -156,7 +156,7 @@ async def _asked(
 async def _asked_once(
     session: DataClientPool, request: HandWrittenRequest[Any], doing: str, *, no_other: bool
 ) -> Any:
-    async with deadline(session.timeout_seconds * _SHARE, doing, alias=session.alias):
+    async with deadline(session.timeout_seconds, doing, alias=session.alias, share=_SHARE):
         client = await session.client(doing)
         try:
             return await client.ask_controller(

@@ -14,7 +14,7 @@ from twinlog.kafka.admin.changes import change, error_of, in_batches, share_ms
 from twinlog.kafka.admin.settings import AclOperation
 from twinlog.kafka.clients import aiokafka_client_options
 from twinlog.kafka.codes import ErrorCode
-from twinlog.kafka.deadline import deadline, pause
+from twinlog.kafka.deadline import bounded, deadline, pause
 from twinlog.kafka.errors import UNAVAILABLE, from_code, from_reason
 from twinlog.kafka.groups.coordinators import GroupCoordinators
 from twinlog.kafka.groups.offsets import GroupDescriptionsClient
@@ -98,7 +98,7 @@ class TopicAdminMixin:
                 metadata_request(names, silent),
                 doing,
                 check=check,
-                slow_seconds=slow_seconds or self._wire.timeout_seconds * _SLOW_SHARE,
+                slow_seconds=slow_seconds or bounded(self._wire.timeout_seconds) * _SLOW_SHARE,
             )
         return answer
 

@@ -171,7 +171,7 @@ async def ask_leaders(
 
     async def ask(node: int, led: Collection[TopicPartition]) -> None:
         try:
-            async with deadline(timeout_seconds * _SHARE, doing, alias=session.alias):
+            async with deadline(timeout_seconds, doing, alias=session.alias, share=_SHARE):
                 answers = await session.send(node, request(led), doing)
         except KafkaError as error:
             found.update((partition, about(partition, again(error))) for partition in led)
