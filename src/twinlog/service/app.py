@@ -34,6 +34,7 @@ from twinlog.kafka.ports import KafkaCluster
 from twinlog.loops import looping_flows, refuse_loops
 from twinlog.model import ClusterAlias, Flow
 from twinlog.service.access.gate import open_port_access
+from twinlog.service.access.pem_files import Pem
 from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.clusters import Clusters
 from twinlog.service.credentials import LoginCertificates, Tokens
@@ -48,8 +49,8 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry import instruments
 from twinlog.telemetry.exporter import open_telemetry
 from twinlog.telemetry.logging import REDACTED, blank_secrets, configure_logging, is_secret_key, toggle_debug
-from twinlog.telemetry.metrics.service import CERTIFICATE_EXPIRY, SERVICE_READY
-from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE
+from twinlog.telemetry.metrics.service import CERTIFICATE_EXPIRY, CERTIFICATE_LIFETIME, SERVICE_READY
+from twinlog.telemetry.metrics.spec import TWINLOG_SERVICE, MetricSpec
 from twinlog.telemetry.process import observe_process
 
 _log = structlog.stdlib.get_logger(__name__)
@@ -260,7 +261,7 @@ async def run_service(
             process=_this_process(configuration),
             rpc=around.rpc,
         )
-        instruments.gauge(context.meter, CERTIFICATE_EXPIRY, lambda: _expiry(server, around.clock))
+        _observe_certificate(context.meter, server, around.clock)
         stack.push_async_callback(server.stop, 0.0)
         await server.start()
         context.bound.number = server.port
@@ -297,9 +298,15 @@ def _this_process(configuration: Configuration) -> AnsweringProcess:
     return AnsweringProcess(host=socket.gethostname(), pid=os.getpid(), config=file)
 
 
-def _expiry(server: GrpcServer, clock: Clock) -> list[Observation]:
-    expires = server.certificate_expires
-    return [] if expires is None else [Observation(expires.timestamp() - clock.now_ms() / 1000)]
+def _observe_certificate(meter: Meter, server: GrpcServer, clock: Clock) -> None:
+    def publish(spec: MetricSpec, seconds: Callable[[Pem], float]) -> None:
+        def observations() -> list[Observation]:
+            return [] if (pem := server.certificate) is None else [Observation(seconds(pem))]
+
+        instruments.gauge(meter, spec, observations)
+
+    publish(CERTIFICATE_EXPIRY, lambda pem: pem.expires.timestamp() - clock.now_ms() / 1000)
+    publish(CERTIFICATE_LIFETIME, lambda pem: pem.lifetime_seconds)
 
 
 def _open_context(

@@ -10,12 +10,13 @@ from twinlog.errors import ConfigError
 from twinlog.kafka.security.access import ClusterAccess
 from twinlog.kafka.security.oauth.jwt import expiry_of, lifetime_of
 from twinlog.kafka.security.oauth.reading import TokenOutlook
-from twinlog.kafka.security.tls import client_certificate_end
+from twinlog.kafka.security.tls import client_certificate_validity
 from twinlog.model import ClusterAlias
 from twinlog.service.access.client import read_token
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.service import (
     LOGIN_CERTIFICATE_EXPIRY,
+    LOGIN_CERTIFICATE_LIFETIME,
     TOKEN_EXPIRY,
     TOKEN_FAILING,
     TOKEN_LIFETIME,
@@ -34,31 +35,43 @@ class LoginCertificates:
         """`clients`: Kafka's client properties by cluster."""
         self._clients = clients
         self._clock = clock
-        self._ends: dict[ClusterAlias, datetime] = {}
+        self._valid: dict[ClusterAlias, tuple[datetime, datetime]] = {}
         self._read_at = float("-inf")
 
     def observe(self, meter: Meter) -> None:
         instruments.gauge(meter, LOGIN_CERTIFICATE_EXPIRY, self.expiries)
+        instruments.gauge(meter, LOGIN_CERTIFICATE_LIFETIME, self.lifetimes)
 
     def expiries(self) -> list[Observation]:
-        """Seconds by cluster. Called from the scraper's thread."""
+        """Seconds by cluster. Called from the scraper's thread, as `lifetimes`."""
+        now_seconds = self._clock.now_ms() / 1000
+        return [
+            Observation(end.timestamp() - now_seconds, {CLUSTER: alias})
+            for alias, (_, end) in self._known().items()
+        ]
+
+    def lifetimes(self) -> list[Observation]:
+        """Seconds by cluster."""
+        return [
+            Observation((end - begin).total_seconds(), {CLUSTER: alias})
+            for alias, (begin, end) in self._known().items()
+        ]
+
+    def _known(self) -> Mapping[ClusterAlias, tuple[datetime, datetime]]:
         now = self._clock.monotonic()
         if now - self._read_at >= READ_SECONDS:
             self._read_at = now
             self._read()
-        return [
-            Observation(end.timestamp() - self._clock.now_ms() / 1000, {CLUSTER: alias})
-            for alias, end in self._ends.items()
-        ]
+        return self._valid
 
     def _read(self) -> None:
         for alias, properties in self._clients.items():
             try:
-                end = client_certificate_end(properties, alias)
+                valid = client_certificate_validity(properties, alias)
             except ConfigError:
                 continue  # half written: the last reading stands
-            if end is not None:
-                self._ends[alias] = end
+            if valid is not None:
+                self._valid[alias] = valid
 
 
 class Tokens:

@@ -5,7 +5,6 @@ import errno
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from opentelemetry.metrics import Meter
 from twinlog.config import Address
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.service.access.gate import PortAccess
+from twinlog.service.access.pem_files import Pem
 from twinlog.service.answering_process import AnsweringProcess
 from twinlog.service.interceptors import REQUEST_SECONDS, RpcBoundary, too_late
 from twinlog.service.interceptors import Context as Context
@@ -134,9 +134,9 @@ class GrpcServer:
         """The bound port, once started."""
 
     @property
-    def certificate_expires(self) -> datetime | None:
-        """When the port's certificate expires; None without TLS."""
-        return None if self._pem is None else self._pem.expires
+    def certificate(self) -> Pem | None:
+        """That of the port; None without TLS."""
+        return self._pem
 
     async def start(self) -> None:
         """Bind and answer; only liveness is SERVING until `watch_readiness` runs.

@@ -30,6 +30,7 @@ ALIVE, SILENT, UNKNOWN = (
 )
 AGE = f"twinlog_heartbeat_age_seconds{{{FLOW}}}"
 CHECKPOINT_AGE = f"twinlog_checkpoint_age_seconds{{{FLOW}}}"
+CHECKPOINT_OVERDUE = f"twinlog_checkpoint_overdue_seconds{{{FLOW}}}"
 READABLE = f"twinlog_offset_sync_readable{{{FLOW}}}"
 
 
@@ -64,11 +65,13 @@ HEALTHY: Mapping[str, str] = {
     ALIVE: f"1x{MINUTES}",
     SILENT: f"0x{MINUTES}",
     CHECKPOINT_AGE: f"20x{MINUTES}",
+    CHECKPOINT_OVERDUE: f"0x{MINUTES}",
     READABLE: f"1x{MINUTES}",
     f'twinlog_checkpoint_partitions{{{FLOW}, twinlog_verdict="EXACT"}}': f"40x{MINUTES}",
     f'twinlog_checkpoint_partitions{{{FLOW}, twinlog_verdict="FLOOR"}}': f"0x{MINUTES}",
     f'twinlog_configsync_drift{{{FLOW}, twinlog_resource_type="configs"}}': f"0x{MINUTES}",
     'twinlog_certificate_expiry_seconds{instance="source:1"}': f"7776000x{MINUTES}",
+    'twinlog_certificate_lifetime_seconds{instance="source:1"}': f"31536000x{MINUTES}",
     'twinlog_token_expiry_seconds{instance="source:1", twinlog_cluster="B"}': f"600x{MINUTES}",
     'twinlog_token_lifetime_seconds{instance="source:1", twinlog_cluster="B"}': f"3600x{MINUTES}",
     'twinlog_token_failing{instance="source:1", twinlog_cluster="B"}': f"0x{MINUTES}",
@@ -181,13 +184,18 @@ SCENARIOS: Mapping[str, Scenario] = {
         series={f'twinlog_verified_differences{{{TOPIC}, twinlog_kind="MISSING"}}': f"1x{MINUTES}"},
     ),
     "offsets were translated long ago": Scenario(
-        fires=frozenset({"TwinlogCheckpointsStalled"}), series={CHECKPOINT_AGE: f"0+60x{MINUTES}"}
+        fires=frozenset({"TwinlogCheckpointsStalled"}), series={CHECKPOINT_OVERDUE: f"0+60x{MINUTES}"}
+    ),
+    "offsets are translated once an hour": Scenario(
+        fires=frozenset(), series={CHECKPOINT_AGE: f"0+60x{MINUTES}"}
     ),
     "offsets were never translated": Scenario(
-        fires=frozenset({"TwinlogCheckpointsStalled"}), series={CHECKPOINT_AGE: None}
+        fires=frozenset({"TwinlogCheckpointsStalled"}),
+        series={CHECKPOINT_AGE: None, CHECKPOINT_OVERDUE: None},
     ),
     "another process translates": Scenario(
-        fires=frozenset(), series={CHECKPOINT_AGE: None, owner("checkpoint"): f"0x{MINUTES}"}
+        fires=frozenset(),
+        series={CHECKPOINT_AGE: None, CHECKPOINT_OVERDUE: None, owner("checkpoint"): f"0x{MINUTES}"},
     ),
     "offset syncs cannot be read": Scenario(
         fires=frozenset({"TwinlogOffsetSyncsStale"}), series={READABLE: f"0x{MINUTES}"}
@@ -225,7 +233,19 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "the certificate of a login is near its end": Scenario(
         fires=frozenset({"TwinlogCertificateExpires"}),
-        series={'twinlog_login_certificate_expiry_seconds{twinlog_cluster="B"}': f"86400x{MINUTES}"},
+        series={
+            'twinlog_login_certificate_expiry_seconds{twinlog_cluster="B"}': f"86400x{MINUTES}",
+            'twinlog_login_certificate_lifetime_seconds{twinlog_cluster="B"}': f"31536000x{MINUTES}",
+        },
+    ),
+    "certificates of a day are renewed twice a day": Scenario(
+        fires=frozenset(),
+        series={
+            'twinlog_certificate_expiry_seconds{instance="source:1"}': f"43200x{MINUTES}",
+            'twinlog_certificate_lifetime_seconds{instance="source:1"}': f"86400x{MINUTES}",
+            'twinlog_login_certificate_expiry_seconds{twinlog_cluster="B"}': f"43200x{MINUTES}",
+            'twinlog_login_certificate_lifetime_seconds{twinlog_cluster="B"}': f"86400x{MINUTES}",
+        },
     ),
     "a token is near its end": Scenario(
         fires=frozenset({"TwinlogTokenExpires"}),

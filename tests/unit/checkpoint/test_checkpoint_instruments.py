@@ -11,13 +11,14 @@ from twinlog.telemetry.metrics.services import (
     CHECKPOINT_AGE,
     CHECKPOINT_GROUPS,
     CHECKPOINT_OFFSETS,
+    CHECKPOINT_OVERDUE,
     CHECKPOINT_PARTITIONS,
     GROUP_LAG,
 )
 from twinlog_checkpoint.flow.parts import AlwaysOwner
 from twinlog_checkpoint.groups.instruments import CheckpointInstruments, observe_flows
 from twinlog_checkpoint.translation.translation import Verdict
-from unit.checkpoint.checkpoint_rig import CheckpointFlowRig
+from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, set_settings
 from unit.metric_points import counted
 
 
@@ -73,4 +74,20 @@ async def test_a_process_that_lost_the_flow_publishes_nothing_about_its_groups()
         assert told() == set()
         lease.lost = False
         assert told() == of_groups
+    provider.shutdown()
+
+
+async def test_a_pass_is_overdue_by_what_the_interval_does_not_allow() -> None:
+    rig = CheckpointFlowRig()
+    reader = InMemoryMetricReader()
+    provider = MeterProvider(metric_readers=[reader])
+    async with rig.running() as parts:
+        observe_flows(provider.get_meter("test"), [parts], clock=rig.clock)
+        set_settings(parts, emit_interval_seconds=3600.0)
+        assert counted(reader, CHECKPOINT_OVERDUE.name) == {}
+        await rig.do_pass(parts.checkpointer)
+        rig.clock.advance(3600.0)
+        assert counted(reader, CHECKPOINT_OVERDUE.name) == {(): 0.0}
+        rig.clock.advance(25.0)
+        assert counted(reader, CHECKPOINT_OVERDUE.name) == {(): 25.0}
     provider.shutdown()

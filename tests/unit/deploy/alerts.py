@@ -20,6 +20,8 @@ class Alert:
     """How long it must be so: `for` of the rule."""
     summary: str
     """One line, with Prometheus' templates."""
+    first: str
+    """The command to begin with, with Prometheus' templates."""
     runbook: str
 
 
@@ -30,6 +32,7 @@ ALERTS: tuple[Alert, ...] = tuple(
         expression=rule["expr"],
         held=rule["for"],
         summary=rule["annotations"]["summary"],
+        first=rule["annotations"]["first"],
         runbook=rule["annotations"]["runbook_url"],
     )
     for rule in yaml.safe_load(rules())["groups"][0]["rules"]

@@ -68,8 +68,11 @@ def test_the_live_page_has_the_runbook_to_which_alerts_link_by_default() -> None
     assert re.search(r"\]\(|\*|`", served) is None
 
 
+_TEMPLATE = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
+FIRST = {_TEMPLATE.sub("source", alert.first) for alert in ALERTS}
 COMMANDS = sorted(
-    set(re.findall(r"`(twinlog [^`]+)`", PAGES))
+    FIRST
+    | set(re.findall(r"`(twinlog [^`]+)`", PAGES))
     | set(re.findall(r"^(?:docker compose run --rm )?(twinlog [a-z][^#|\n]*)", PAGES, re.MULTILINE))
 )
 
@@ -85,6 +88,15 @@ def test_every_command_of_the_page_exists_with_its_options() -> None:
                 assert command is not None, line
             options = {name for parameter in command.params for name in parameter.opts} if rest else set()
             assert {word for word in rest if word.startswith("-")} <= options
+
+
+def test_the_first_command_of_an_alert_names_only_what_its_series_tell() -> None:
+    for alert in ALERTS:
+        with about(alert.name):
+            assert alert.first.startswith("twinlog ")
+            assert {f"$labels.{label}" for label in _TEMPLATE.findall(alert.first)} <= {
+                f"$labels.{label}" for label in re.findall(r"\w+", alert.expression)
+            }
 
 
 def test_every_key_and_series_of_the_page_exists() -> None:

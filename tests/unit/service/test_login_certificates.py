@@ -37,6 +37,7 @@ def test_the_end_of_each_clusters_certificate_is_shown_and_a_new_one_is_seen(tmp
         clock=clock,
     )
     assert days_left(certificates) == {"A": 5}
+    assert [round(float(each.value) / DAY_SECONDS) for each in certificates.lifetimes()] == [5 + 9]
     store(file, days=8)
     assert days_left(certificates) == {"A": 5}
     clock.advance(READ_SECONDS)

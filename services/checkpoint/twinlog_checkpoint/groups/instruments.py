@@ -15,6 +15,7 @@ from twinlog.telemetry import instruments
 from twinlog.telemetry.instruments import Figures
 from twinlog.telemetry.metrics import services as metrics
 from twinlog.telemetry.metrics.spec import END, ERROR_TYPE, GROUP, flow_attributes
+from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.progress import ProgressTable
 from twinlog_checkpoint.translation.translation import Verdict
 
@@ -30,6 +31,7 @@ class ObservedTail(Protocol):
 
 
 class ObservedCheckpointer(Protocol):
+    entry: CheckpointFlow
     table: ProgressTable
     passes: int
 
@@ -100,6 +102,10 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
         if at is not None and of.checkpointer.passes:
             yield max(0, clock.now_ms() - at) / 1000, {}
 
+    def overdue(of: ObservedFlow) -> Figures:
+        allowed = of.checkpointer.entry.settings.emit_interval_seconds
+        return [(max(0.0, age - allowed), labels) for age, labels in ages(of)]
+
     def groups(of: ObservedFlow) -> Figures:
         return [(of.checkpointer.table.summary().group_count, {})]
 
@@ -140,6 +146,7 @@ def observe_flows(meter: Meter, flows: Sequence[ObservedFlow], *, clock: Clock) 
         lambda: seen(of_groups=True),
         {
             metrics.CHECKPOINT_AGE: ages,
+            metrics.CHECKPOINT_OVERDUE: overdue,
             metrics.CHECKPOINT_GROUPS: groups,
             metrics.CHECKPOINT_PARTITIONS: verdicts,
             metrics.GROUP_LAG: _lags,

@@ -188,8 +188,11 @@ def tls_trust(properties: Mapping[str, str], alias: str = "") -> TlsTrust:
     )
 
 
-def client_certificate_end(properties: Mapping[str, str], alias: str = "") -> datetime | None:
-    """When the client's certificate expires; None if it has none. Reads its files. Raises ConfigError."""
+def client_certificate_validity(
+    properties: Mapping[str, str], alias: str = ""
+) -> tuple[datetime, datetime] | None:
+    """From when to when the client's certificate is valid; None if it has none. Reads its files. Raises
+    ConfigError."""
     if "SSL" not in properties.get("security.protocol", "").upper():
         return None
     identity = _identity(properties, alias)
@@ -197,7 +200,8 @@ def client_certificate_end(properties: Mapping[str, str], alias: str = "") -> da
         return None
     from cryptography import x509
 
-    return x509.load_pem_x509_certificates(identity.certificate_chain_pem.encode())[0].not_valid_after_utc
+    own = x509.load_pem_x509_certificates(identity.certificate_chain_pem.encode())[0]
+    return own.not_valid_before_utc, own.not_valid_after_utc
 
 
 def _tls_limits(properties: Mapping[str, str], alias: str) -> TlsLimits:

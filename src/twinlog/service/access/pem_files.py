@@ -41,6 +41,8 @@ class Pem:
     names: frozenset[str]
     """Principals of the certificate; see `principals_of`."""
     expires: datetime
+    lifetime_seconds: float
+    """The whole time for which the certificate is valid."""
 
     def __repr__(self) -> str:
         return f"Pem(names={sorted(self.names)!r}, expires={self.expires.isoformat()})"
@@ -171,7 +173,12 @@ def _read(files: TlsFiles, now: datetime) -> Pem:
         ca=read_ca(files.ca) if files.ca else None,
         names=frozenset(principals_of(chain[0])),
         expires=chain[0].not_valid_after_utc,
+        lifetime_seconds=_lifetime_seconds(chain[0]),
     )
+
+
+def _lifetime_seconds(certificate: x509.Certificate) -> float:
+    return (certificate.not_valid_after_utc - certificate.not_valid_before_utc).total_seconds()
 
 
 def read_ca(name: str) -> bytes:
@@ -254,4 +261,5 @@ def own_certificate(name: str, clock: Clock) -> Pem:
         ca=None,
         names=frozenset(principals_of(certificate)),
         expires=certificate.not_valid_after_utc,
+        lifetime_seconds=_lifetime_seconds(certificate),
     )

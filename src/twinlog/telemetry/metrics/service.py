@@ -31,6 +31,11 @@ LOGIN_CERTIFICATE_EXPIRY = MetricSpec(
     "twinlog.login.certificate.expiry", Kind.GAUGE, "s", (CLUSTER,), "every",
     "Time until the certificate expires with which the process logs in to a cluster; absent if it logs in "
     "without one.")  # fmt: skip
+CERTIFICATE_LIFETIME = MetricSpec("twinlog.certificate.lifetime", Kind.GAUGE, "s", (), "every",
+    "The whole time for which that certificate is valid.")  # fmt: skip
+LOGIN_CERTIFICATE_LIFETIME = MetricSpec(
+    "twinlog.login.certificate.lifetime", Kind.GAUGE, "s", (CLUSTER,), "every",
+    "The whole time for which the certificate of a login is valid.")  # fmt: skip
 TOKEN_EXPIRY = MetricSpec("twinlog.token.expiry", Kind.GAUGE, "s", (CLUSTER,), "every",
     "Time until the token expires with which the process logs in to a cluster (OAUTHBEARER), or, without "
     "`twinlog.cluster`, that of `twinlog.client.token.file`; below 0 afterwards. Absent without one, and "

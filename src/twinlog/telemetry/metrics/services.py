@@ -34,6 +34,8 @@ CHECKPOINT_OFFSETS = MetricSpec(
 CHECKPOINT_AGE = MetricSpec("twinlog.checkpoint.age", Kind.GAUGE, "s", FLOW, "checkpoint",
     "Time since the last pass over all groups was done; absent before the first, and on standby.",
 )  # fmt: skip
+CHECKPOINT_OVERDUE = MetricSpec("twinlog.checkpoint.overdue", Kind.GAUGE, "s", FLOW, "checkpoint",
+    "By how much twinlog.checkpoint.age is above emit.checkpoints.interval.seconds, else 0.")  # fmt: skip
 CHECKPOINT_GROUPS = MetricSpec("twinlog.checkpoint.groups", Kind.GAUGE, "{group}", FLOW, "checkpoint",
     "Groups of the flow; absent on standby.")  # fmt: skip
 CHECKPOINT_PARTITIONS = MetricSpec(
