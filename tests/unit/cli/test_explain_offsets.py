@@ -16,12 +16,16 @@ from twinlog.cli.configsync.explain import (
     _how_to_include,
     because,
     changed_words,
+    of_kafka,
     offsets_document,
     offsets_words,
     standing_words,
     trouble_lines,
 )
 from twinlog.errors import TwinlogError
+from twinlog.kafka.codes import ErrorCode
+from twinlog.reasons import KAFKA
+from unit.cases import about
 from unit.cli.snapshots.recorded import Recorded, run
 
 FLOW = FlowStatus(flow=Flow(source="A", target="B"))
@@ -141,6 +145,34 @@ def test_a_topic_that_is_kept_out_has_the_remedy() -> None:
     cycle, hidden = _how_to_include(kept_out)
     assert "another alias" in cycle
     assert "`twinlog preflight` names the right" in hidden
+
+
+def test_a_topic_that_waits_for_its_copy_has_the_remedy() -> None:
+    refused = configsync.ReplicatedTopic(reason="TOPIC_INVALID", message="create A..x: not allowed")
+    pending = configsync.ReplicatedTopic(reason="PLAN_PENDING")
+    waiting = [
+        configsync.TopicExplanation(
+            flow=Flow(source="east", target="west"),
+            source_topic="t",
+            verdict=configsync.TOPIC_VERDICT_WAITING,
+            topic=topic,
+        )
+        for topic in (refused, pending, None)
+    ]
+    name, plan = _how_to_include(waiting)
+    assert name == "do: give the copy another name with `twinlog.topic.rename`"
+    assert "`twinlog plan 'east->west'`" in plan
+
+
+def test_the_name_of_an_error_of_kafka_leads_to_the_reason() -> None:
+    for name in ("UNKNOWN_TOPIC_OR_PARTITION", "UnknownTopicOrPartitionException"):
+        told = CliRunner().invoke(app, ["explain", "reason", name]).stdout
+        assert told.startswith("TOPIC_UNKNOWN\nmeans: no such topic or partition")
+    for reason in KAFKA.reasons:
+        for code in reason.codes:
+            with about(code):
+                assert of_kafka(ErrorCode(code).name) == reason.name
+    assert CliRunner().invoke(app, ["explain", "reason", "NONE_OF_KAFKA"]).exit_code == 2
 
 
 def test_a_topic_that_no_rule_selects_has_the_command_that_selects_it() -> None:

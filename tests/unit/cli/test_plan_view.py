@@ -39,6 +39,8 @@ REVERT = pb2.PlannedAction(
     after="",
     rule="explicit on source",
     text="SET A.users retention.ms 5",
+    refused_reason="POLICY_VIOLATION",
+    refused_message="no",
     drift=True,
 )
 DROP = pb2.PlannedAction(kind=pb2.ACTION_KIND_DELETE_ACL, scope="acls", rule="gone", text="DELETE ACL x")
@@ -65,6 +67,7 @@ def test_a_plan_is_a_diff_with_the_command_that_carries_it_out(capsys: pytest.Ca
         "  + CREATE A.orders",
         f"      {offsets_words(CREATE.offsets)}",
         "  ~ SET A.users retention.ms 5 (drift)",
+        "      the target refused it when it was last tried: no (POLICY_VIOLATION)",
         "  - DELETE ACL x",
         "  ! quotas: too old (UNSUPPORTED_VERSION)",
         "  1 thing left out on purpose: `twinlog plan 'A->B' --skips` shows them",

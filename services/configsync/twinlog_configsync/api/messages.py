@@ -143,9 +143,14 @@ def outcome_message(outcome: actions.Applied) -> pb2.ApplySyncResponse:
     )
 
 
-def planned_message(action: actions.Action, offsets: Mapping[str, ExpectedOffsets]) -> pb2.PlannedAction:
-    """An action of a plan, with the expected offsets of the copies that it creates, by source topic."""
+def planned_message(
+    action: actions.Action, offsets: Mapping[str, ExpectedOffsets], refusal: KafkaError | None
+) -> pb2.PlannedAction:
+    """An action of a plan, with the expected offsets of the copies that it creates, by source topic, and why
+    the target refused it."""
     message = action_message(action)
+    if refusal is not None:
+        message.refused_reason, message.refused_message = refusal.reason, str(refusal)
     if isinstance(action, actions.CreateTopic) and (expected := offsets.get(action.source_topic)) is not None:
         message.offsets.CopyFrom(message_of(pb2.ExpectedOffsets, expected))
     return message

@@ -12,7 +12,7 @@ import structlog
 from twinlog.api.configsync.v1 import configsync_service_pb2 as pb2
 from twinlog.api.configsync.v1.configsync_service_pb2_grpc import ConfigSyncServiceServicer
 from twinlog.config.keys.table import BY_NAME
-from twinlog.errors import ConfigError
+from twinlog.errors import ConfigError, KafkaError
 from twinlog.model import Flow
 from twinlog.policy.expected_offsets import ExpectedOffsets
 from twinlog.service.access.audit import changed
@@ -90,6 +90,8 @@ def rule_change_of(message: pb2.RuleChange) -> RuleChange:
     return RuleChange(key=message.key, operation=operation, value=message.value)
 
 
+_Planned = tuple[Action, Mapping[str, ExpectedOffsets], KafkaError | None]
+
 _log = structlog.stdlib.get_logger(__name__)
 
 
@@ -124,7 +126,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
         self._flows = flows
         self._stop = stop
         self._clusters = clusters
-        self._plans: KeptAnswers[tuple[Action, Mapping[str, ExpectedOffsets]], pb2.Plan] = KeptAnswers()
+        self._plans: KeptAnswers[_Planned, pb2.Plan] = KeptAnswers()
         self._acls: KeptAnswers[AclEntry, None] = KeptAnswers()
 
     async def ListFlows(self, request: pb2.ListFlowsRequest, context: Context) -> pb2.ListFlowsResponse:  # noqa: N802
@@ -169,7 +171,7 @@ class ConfigSyncServicer(ConfigSyncServiceServicer):
             plan, world = await commands.preview(_scopes(request.scopes))
             head = plan_head_message(plan, world, rules=commands.rules_told())
             offsets = await commands.expected_offsets(plan)
-            planned = tuple((action, offsets) for action in plan.actions)
+            planned = tuple((action, offsets, commands.refusal(action)) for action in plan.actions)
             answer, first = KeptAnswer(subject=flow, rows=planned, head=head), 0
         message = pb2.PlanSyncResponse(plan=answer.head)
         rows = starmap(planned_message, islice(answer.rows, first, None))

@@ -17,7 +17,7 @@ from twinlog_configsync.access.acl_plan import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import TranslatedAcl
 from twinlog_configsync.flow.known_flow import ANSWER_SECONDS
 from twinlog_configsync.flow.passes import FlowPasses
-from twinlog_configsync.model.actions import Applied, CreateTopic
+from twinlog_configsync.model.actions import Action, Applied, CreateTopic
 from twinlog_configsync.model.observation import AclObservation, World, is_absent
 from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.records import PlanRecord
@@ -99,6 +99,10 @@ class FlowCommands:
             )
             await self._passes.keep(replace(self._passes.memory, last_plan=record))
             return plan, world
+
+    def refusal(self, action: Action) -> KafkaError | None:
+        """Why the target refused it when it was last tried."""
+        return self._passes.refusal(action)
 
     async def expected_offsets(self, plan: Plan) -> Mapping[str, ExpectedOffsets]:
         """The expected offsets of the copies that a plan creates, by source topic. Topics whose log starts

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from twinlog.clock import Clock
-from twinlog.errors import StateError
+from twinlog.errors import KafkaError, StateError
 from twinlog.kafka.ports import KafkaCluster
 from twinlog.selection import TopicReason, TopicSelector
 from twinlog.service.feeds.registry import TOLD_KINDS, registry_name
@@ -22,7 +22,7 @@ from twinlog_configsync.flow.change_log import ChangeLog
 from twinlog_configsync.flow.claims import claimed, wanted_now
 from twinlog_configsync.flow.known_flow import KnownFlow, OtherFlow, identify
 from twinlog_configsync.flow.loop_guard import FailoverWatch
-from twinlog_configsync.model.actions import Applied
+from twinlog_configsync.model.actions import Action, Applied, scope_of
 from twinlog_configsync.model.hold import Hold
 from twinlog_configsync.model.memory import Memory
 from twinlog_configsync.model.observation import (
@@ -393,6 +393,10 @@ class FlowPasses(KnownFlow):
         return self.memory.intending(
             plan.new_acls, plan.new_quotas, deleted_at_ms=[now_ms] * plan.deletion_count
         )
+
+    def refusal(self, action: Action) -> KafkaError | None:
+        """Why the target refused it when it was last tried."""
+        return self._blockers.refused.get(scope_of(action), {}).get(str(action))
 
     def _publish(self) -> None:
         self._told.show(registry_name(self.flow), self._store, lambda key: key.kind in TOLD_KINDS)

@@ -21,6 +21,7 @@ from twinlog_configsync.model.actions import (
     SetConfig,
     SetQuota,
     Skip,
+    scope_of,
 )
 from twinlog_configsync.model.memory import Memory, topic_id
 from twinlog_configsync.model.observation import AclObservation, Observation, QuotaObservation, TopicPair
@@ -44,12 +45,15 @@ class Blockers:
     """By source topic: why its copy is not created, or gets no partitions."""
     configs: Mapping[str, Blocker] = field(default_factory=dict)
     """By source topic: why its configs are not synced."""
+    refused: Mapping[Scope, Mapping[str, KafkaError]] = field(default_factory=dict)
+    """By the text of an action: why the target refused it when the scope was last carried out."""
 
     def by_topic(self) -> dict[str, Blocker]:
         return {**self.configs, **self.topics}
 
     def after(self, plan: Plan, refused: Collection[Refusal[Change]], *, applied: bool) -> "Blockers":
         """`applied` tells whether the plan was carried out."""
+        told: dict[Scope, dict[str, KafkaError]] = {scope: {} for scope in plan.scopes if applied}
         topics: dict[str, Blocker] = {
             action.source_topic: action
             for action in plan.actions
@@ -63,6 +67,7 @@ class Blockers:
                 if isinstance(action, CreateTopic | GrowPartitions)
             }
         for refusal in refused:
+            told[scope_of(refusal.action)] |= {str(refusal.action): refusal.error}
             match refusal.action:
                 case CreateTopic() | GrowPartitions():
                     topics[refusal.action.source_topic] = refusal.error
@@ -71,6 +76,7 @@ class Blockers:
         return Blockers(
             topics=topics if Scope.TOPICS in plan.scopes else self.topics,
             configs=configs if Scope.CONFIGS in plan.scopes else self.configs,
+            refused={**self.refused, **told},
         )
 
 

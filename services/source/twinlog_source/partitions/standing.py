@@ -249,7 +249,7 @@ def _waits_for(
     if row.slot in facts.slow_slots:
         return PartitionReason.TARGET_SLOW, "its task waits for the target to acknowledge other partitions"
     if facts.is_limited(row.partition):
-        return PartitionReason.THROTTLED, "a limit set by `twinlog throttle` leaves no bytes for it"
+        return PartitionReason.THROTTLED, "a limit that an operator set leaves no bytes for it"
     return (
         PartitionReason.FETCH_UNANSWERED,
         f"source {facts.source} has not answered the fetch of its next records",

@@ -28,7 +28,7 @@ from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, state_name, troubl
 from twinlog.cli.status.rows import outages
 from twinlog.cli.verdict.flows import cause_of
 from twinlog.errors import ConfigError, TwinlogError
-from twinlog.reasons import OWN, known_reasons, shown_remedy
+from twinlog.reasons import KAFKA, OWN, known_reasons, shown_remedy
 
 # Which offsets the copy of an explained topic has, and what is wrong with it, by the source service.
 
@@ -199,6 +199,7 @@ def reason_command(
     """
     reasons = known_reasons()
     asked = name.upper().replace("-", "_")
+    asked = asked if asked in reasons else of_kafka(name) or asked
     if asked not in reasons:
         like = get_close_matches(asked, reasons, n=3, cutoff=0.5)
         meant = f": {' or '.join(like)}?" if like else ""
@@ -212,6 +213,23 @@ def reason_command(
     ]
     told = meanings if len(meanings) > 1 else [_meaning(asked, **found)]
     call.tell({"reason": asked, **found}, lambda: typer.echo("\n\n".join(told)))
+
+
+def of_kafka(name: str) -> str:
+    """Twinlog's reason for an error of Kafka, by its name or that of its exception in Java; empty for others.
+
+    >>> of_kafka("NotLeaderOrFollowerException") == of_kafka("NOT_LEADER_OR_FOLLOWER") == "LEADER_UNAVAILABLE"
+    True
+    """
+    from twinlog.kafka.codes import ErrorCode
+
+    codes = {_plain(code.name): code for code in ErrorCode}
+    code = codes.get(_plain(name))
+    return next((reason.name for reason in KAFKA.reasons if code in reason.codes), "")
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower().removesuffix("exception").removesuffix("error")
 
 
 def _meaning(title: str, meaning: str, remedy: str) -> str:
@@ -266,8 +284,9 @@ def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
             if f"replaces it by '{matches}'" in each.rule:  # Without it nothing would be excluded.
                 does = f"rules reset {flow} topics.exclude`, back to the value of the file"
             lines.append(f"to copy it: `twinlog {does}")
-        if each.verdict in _KEPT_OUT:
-            lines.append(f"do: {known_reasons()[_KEPT_OUT[each.verdict]]['remedy']}")
+        waits = each.topic.reason if each.verdict == pb2.TOPIC_VERDICT_WAITING else ""
+        if reason := _KEPT_OUT.get(each.verdict, waits):
+            lines.append(f"do: {known_reasons(flow_name(each.flow))[reason]['remedy']}")
     return lines
 
 

@@ -95,6 +95,7 @@ _ACTION: Fields[pb2.PlannedAction] = table(
         "offsets", lambda action: as_json(EXPECTED, action.offsets) if action.HasField("offsets") else None
     ),
     "kind scope source_topic target_topic name entity before after configs acl rule drift text",
+    "refused_reason refused_message",
 )
 _ALWAYS = frozenset({"before", "after", "rule", "text", "drift"})
 PLAN: Fields[pb2.Plan] = table(
@@ -140,6 +141,9 @@ def _print_action(action: pb2.PlannedAction) -> None:
     say(f"  {sign} {action.text}{' (drift)' if action.drift else ''}", fg=colour)
     if action.HasField("offsets"):
         typer.secho(f"      {offsets_words(action.offsets)}", dim=True)
+    if action.refused_reason:
+        told = f"{action.refused_message} ({action.refused_reason})"
+        say(f"      the target refused it when it was last tried: {told}", fg=typer.colors.RED)
 
 
 FlowArgument = Annotated[str | None, argument("[A->B]", "A flow such as `A->B`; all flows when left out.")]

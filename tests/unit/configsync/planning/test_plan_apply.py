@@ -167,7 +167,7 @@ async def test_a_refused_action_is_told_and_stays_planned(flow: ConfigSyncRig) -
     outcome = await flow.commands.apply(await plan_id(flow), flow.stop)
     assert [refused.error.reason for refused in outcome.refused] == ["POLICY_VIOLATION"]
     plan, _ = await flow.commands.preview()
-    assert len(plan.changes) == 1
+    assert [flow.commands.refusal(action) for action in plan.changes] == [refusal]
 
 
 async def test_a_pass_between_plan_and_apply_changes_neither_the_plan_nor_what_drift_is(

@@ -630,6 +630,8 @@ class PlannedAction(_message.Message):
     CONFIGS_FIELD_NUMBER: _builtins.int
     ENTITY_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    REFUSED_REASON_FIELD_NUMBER: _builtins.int
+    REFUSED_MESSAGE_FIELD_NUMBER: _builtins.int
     kind: Global___ActionKind.ValueType
     """What is done."""
     source_topic: _builtins.str
@@ -652,6 +654,10 @@ class PlannedAction(_message.Message):
     """"topics", "configs", "acls" or "quotas"."""
     entity: _builtins.str
     """Whom a quota is for: "user alice, client-id <default>"."""
+    refused_reason: _builtins.str
+    """Why the target refused it when it was last tried: a stable reason; empty when it was not refused."""
+    refused_message: _builtins.str
+    """The same in words."""
     @_builtins.property
     def acl(self) -> Global___AclBinding:
         """The binding on the target (on the source for a SKIP), for ACLs."""
@@ -683,10 +689,12 @@ class PlannedAction(_message.Message):
         configs: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         entity: _builtins.str = ...,
         offsets: Global___ExpectedOffsets | None = ...,
+        refused_reason: _builtins.str = ...,
+        refused_message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "offsets", b"offsets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "entity", b"entity", "kind", b"kind", "name", b"name", "offsets", b"offsets", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "_before", b"_before", "acl", b"acl", "after", b"after", "before", b"before", "configs", b"configs", "drift", b"drift", "entity", b"entity", "kind", b"kind", "name", b"name", "offsets", b"offsets", "refused_message", b"refused_message", "refused_reason", b"refused_reason", "rule", b"rule", "scope", b"scope", "source_topic", b"source_topic", "target_topic", b"target_topic", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
     _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
