@@ -32,6 +32,7 @@ _OPEN_PREFIXES = (
     *("transforms.", "predicates."),
 )
 """Names below these prefixes belong to other packages, or are judged by what reads them."""
+_ENDS = ("source.cluster.", "target.cluster.")
 _POSITIONS_TOPIC_PREFIX = "offset.storage."
 _TOPIC_SETTING_PREFIXES = ("config.storage.", "status.storage.")
 _NOT_FOR_THIS_CLIENT = "Twinlog's clients have no such setting"
@@ -222,6 +223,10 @@ def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
         return _FINE
     if key.startswith(_TOPIC_SETTING_PREFIXES):
         return _Verdict(no_effect=_CONNECTS_OWN_TOPICS)
+    if key.startswith(_ENDS):
+        end, _, rest = key.partition(".cluster.")
+        alias = some if end == "target" else _other(clusters, some)
+        return _Verdict(instead=f"it is a connector's; write it for a cluster, as {alias}.{rest}")
     first, _, rest = key.partition(".")
     if rest in KEYS_BY_CLIENT.get(first, ()):
         return _Verdict(instead=f"write it for a cluster, as {some}.{key}")

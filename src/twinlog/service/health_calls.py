@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import grpc
 
 from twinlog.service.access.gate import Context, peer_address
+from twinlog.service.waiting import timeout_of_own_time
 
 # Waits for the first message of calls whose callers are not identified yet.
 #
@@ -33,7 +34,7 @@ class FirstMessages:
             del self._waits[longest]
             longest.reschedule(asyncio.get_running_loop().time())
         try:
-            async with asyncio.timeout(self.seconds) as wait:
+            async with timeout_of_own_time(self.seconds) as wait:
                 self._waits[wait] = None
                 try:
                     return await anext(messages)

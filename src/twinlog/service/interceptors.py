@@ -30,6 +30,7 @@ from twinlog.service.access.roles import HEALTH_PREFIX, is_change
 from twinlog.service.answering_process import PROCESS_METADATA_KEY, AnsweringProcess
 from twinlog.service.errors_wire import ExhaustedError, internal_status, status_of
 from twinlog.service.health_calls import HealthCalls
+from twinlog.service.waiting import timeout_of_own_time
 from twinlog.telemetry import instruments
 from twinlog.telemetry.logging import RepeatLimiter
 from twinlog.telemetry.metrics.service import RPC_SERVER_CALL_DURATION
@@ -161,7 +162,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     async def _one_request(self, requests: AsyncIterator[Any]) -> Any:
         """Raises ConfigError (REQUEST_MISSING, REQUEST_UNREADABLE)."""
         try:
-            async with asyncio.timeout(self._request_seconds):
+            async with timeout_of_own_time(self._request_seconds):
                 return await anext(requests)
         except (StopAsyncIteration, TimeoutError):
             raise ConfigError(

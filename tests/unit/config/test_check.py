@@ -39,6 +39,14 @@ def test_what_is_not_understood_is_a_warning_and_an_error_when_strict() -> None:
             "A.fetch.max.bytes = 1",
             "has no effect here: write it for a client, as A.consumer.fetch.max.bytes",
         ),
+        (
+            "source.cluster.consumer.max.poll.records = 5",
+            "has no effect here: it is a connector's; write it for a cluster, as A.consumer.max.poll.records",
+        ),
+        (
+            "target.cluster.security.protocol = SSL",
+            "has no effect here: it is a connector's; write it for a cluster, as B.security.protocol",
+        ),
         ("C.bootstrap.servers = c:1", "has no effect here: 'C' is not in clusters"),
         ("C->A.enabled = false", "has no effect here: 'C' is not in clusters"),
         ("A->C.topics = orders", "has no effect here: 'C' is not in clusters"),

@@ -25,6 +25,7 @@ MM2 = "org.apache.kafka.connect.mirror"
 ELSE = "; or delete the line and write what your class selects into topics and topics.exclude"
 POLICIES = (
     f"one of {MM2}.DefaultReplicationPolicy, {MM2}.IdentityReplicationPolicy or that of an installed package"
+    "; for LegacyReplicationPolicy take the second"
 )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError, TwinlogError
 from twinlog.service.runtime import Backoff, Loop, LoopExited, retrying_loop, supervise
-from twinlog.service.waiting import finish_or_cancel, wait_for_any, wait_or_stop
+from twinlog.service.waiting import finish_or_cancel, timeout_of_own_time, wait_for_any, wait_or_stop
 from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
 
 
@@ -314,3 +314,25 @@ def test_a_defect_in_a_step_ends_the_loop() -> None:
 
     with pytest.raises(KeyError, match="defect"):
         run_in_virtual_time(scenario())
+
+
+def test_what_comes_while_the_process_was_starved_is_not_late() -> None:
+    async def comes_after_some_turns_of_the_loop() -> None:
+        loop = asyncio.get_running_loop()
+        async with timeout_of_own_time(10.0):
+            for _ in range(5):
+                turn = loop.create_future()
+                loop.call_soon(turn.set_result, None)
+                await turn
+
+    run_in_virtual_time(comes_after_some_turns_of_the_loop(), tick_seconds=15.0)
+
+
+def test_nothing_that_comes_is_late_by_the_time_of_the_process() -> None:
+    async def waits() -> None:
+        with pytest.raises(TimeoutError):
+            async with timeout_of_own_time(5.0):
+                await asyncio.Event().wait()
+        assert _now() == pytest.approx(5.0)
+
+    run_in_virtual_time(waits())
