@@ -34,7 +34,7 @@ from twinlog_source.records.changing import TRIES, Changed
 from twinlog_source.records.dead_letters import DeadLetters
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.bounds import FOR_EVER, Cut, Horizon
-from twinlog_source.task.reading.fetch_schedule import Throttle
+from twinlog_source.task.reading.fetch_schedule import BACKLOG_BYTES, Throttle
 from twinlog_source.task.reading.preparing import (
     CORRUPT_BATCH,
     RECORD_TOO_LARGE,
@@ -159,6 +159,8 @@ class AnswerTaker(ABC):
     in_question: set[TopicPartition] = field(default_factory=set)
     """Partitions whose leaders are being asked about their logs, or whose records are being changed: they are
     neither fetched nor taken meanwhile."""
+    little_at_spark: dict[TopicPartition, float] = field(default_factory=dict)
+    """Those of which an answer without a backlog is being changed, since when."""
     ask: Ask = lambda _question, _name: None
 
     @abstractmethod
@@ -371,6 +373,8 @@ class AnswerTaker(ABC):
             )
         elif self.changed_topics(answer.partition.topic):
             self.in_question.add(answer.partition)
+            if len(cut.records) < BACKLOG_BYTES:
+                self.little_at_spark[answer.partition] = self.clock.monotonic()
             self.ask(self._change(copy, answer, cut, policy), "change records")
         else:
             self._queue(copy, answer, cut, policy)
@@ -416,6 +420,7 @@ class AnswerTaker(ABC):
             return
         finally:
             self.in_question.discard(answer.partition)
+            self.little_at_spark.pop(answer.partition, None)
         # A partition that was moved meanwhile may have the same position again, in another log.
         if copy.generation == generation and copy.takes_answers:
             routes |= changed.routes

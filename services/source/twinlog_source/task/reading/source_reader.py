@@ -19,7 +19,12 @@ from twinlog.model import TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.answers import AnswerTaker, PreparedChunk
-from twinlog_source.task.reading.fetch_schedule import WHOLE_FETCH_BYTES, FetchSchedule, ReadShares
+from twinlog_source.task.reading.fetch_schedule import (
+    LONGEST_REST_SECONDS,
+    WHOLE_FETCH_BYTES,
+    FetchSchedule,
+    ReadShares,
+)
 
 CLUSTER_RETRY_SECONDS = 1.0
 OVERFULL = 4
@@ -84,6 +89,8 @@ class SourceReader(AnswerTaker):
         while not stop.is_set():
             now = self.clock.monotonic()
             positions, wait_seconds = self._positions(now), self._turns.wait_seconds(now)
+            if self.little_at_spark:
+                wait_seconds = min(wait_seconds, LONGEST_REST_SECONDS)
             if not positions:
                 await self.fetcher.pause(wait_seconds)
                 continue
@@ -184,9 +191,17 @@ class SourceReader(AnswerTaker):
             now=self.clock.monotonic(),
         )
 
+    def _rests_with_others(self, partition: TopicPartition) -> bool:
+        has_more = self.copies[partition].has_more or self.fetcher.is_asked(partition)
+        return self.changed_topics(partition.topic) and not has_more
+
     def _positions(self, now: float) -> dict[TopicPartition, int]:
         """The positions to fetch now. While the buffer for rounds is full, only those of preserved copies,
-        which do not wait for it; answers in flight are taken."""
+        which do not wait for it; answers in flight are taken.
+
+        While Spark has little of a partition, the others that it changes rest, as all do while little is
+        written: their requests would leave that partition out until somebody has a record again."""
+        rests = any(now - since < LONGEST_REST_SECONDS for since in self.little_at_spark.values())
         return {
             partition: position
             for partition, position in self._turns.next(now).items()
@@ -194,4 +209,5 @@ class SourceReader(AnswerTaker):
             and (
                 not self._is_full or self.copies[partition].keeps_offsets or self.fetcher.is_asked(partition)
             )
+            and not (rests and self._rests_with_others(partition))
         }

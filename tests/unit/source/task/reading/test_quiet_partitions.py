@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from twinlog.batches import CopyPolicy, DecodedRecord
+from twinlog.batches.bodies import OpenRecord
 from twinlog.kafka.clients import FetchOptions
 from twinlog.kafka.raw import RawFetcher
 from twinlog.model import TopicPartition
 from twinlog.testing.source_batches import source_batch
+from twinlog_source.records.changing import Changed
 from twinlog_source.task.partition import PartitionCopy
 from twinlog_source.task.reading.fetch_schedule import Throttle
 from twinlog_source.task.reading.source_reader import SourceReader
@@ -41,6 +43,8 @@ class Copying:
     written: dict[TopicPartition, int] = field(default_factory=dict)
     copies: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
     throttle: Throttle = field(default_factory=Throttle)
+    spark_seconds: float = 0.0
+    """How long Spark has the records of one fetch; 0 = it changes none."""
 
     async def run(self, load: Sequence[tuple[float, TopicPartition, bytes]]) -> None:
         """Append each batch at its time, and return when everything is written."""
@@ -60,7 +64,12 @@ class Copying:
             asyncio.TaskGroup() as group,
         ):
             source_reader = reading_half(
-                fetcher, self.copies, throttle=self.throttle, max_buffered_bytes=8 << 20
+                fetcher,
+                self.copies,
+                throttle=self.throttle,
+                max_buffered_bytes=8 << 20,
+                change=self._change,
+                changed_topics=lambda _: self.spark_seconds > 0,
             )
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
             group.create_task(source_reader.run(stop), name="source_reader")
@@ -80,6 +89,10 @@ class Copying:
             writing.cancel()
             stop.set()
             source_reader.wake()
+
+    async def _change(self, _: TopicPartition, records: Sequence[OpenRecord]) -> Changed:
+        await pause(self.spark_seconds)
+        return Changed(passed={record[0]: record for record in records})
 
     async def _write(self, source_reader: SourceReader) -> None:
         while True:
@@ -120,12 +133,13 @@ def steady(rate: float, seconds: float, partitions: Sequence[TopicPartition]) ->
     return [(number / rate, rng.choice(partitions), BATCH) for number in range(int(rate * seconds))]
 
 
+@pytest.mark.parametrize("spark_seconds", [0.0, 0.003])
 @pytest.mark.parametrize("brokers", [1, 3])
 @pytest.mark.parametrize(("rate", "partitions"), [(50, 24), (200, 24), (1000, 8)])
 async def test_a_broker_gets_one_request_at_a_time_for_all_its_quiet_partitions(
-    brokers: int, rate: int, partitions: int
+    brokers: int, rate: int, partitions: int, spark_seconds: float
 ) -> None:
-    copying = Copying(led_by(brokers, partitions))
+    copying = Copying(led_by(brokers, partitions), spark_seconds=spark_seconds)
     await copying.run(steady(rate, LOAD_SECONDS, list(copying.leaders)))
     assert copying.source.most_waiting == brokers
     assert all(len(asked.positions) >= partitions // brokers for asked in copying.source.asked)
