@@ -25,7 +25,7 @@ _RESULTS = Path(__file__).parent / "results"
 _FILE_WIDTH = 240
 _QUICK_SCALE = 0.1
 _QUICK_LOADS = ("1kb-none", "100b-zstd", "tiny-batches")
-_QUICK_LATENCY_LOADS = ("busy", "quiet", "mixed")
+_QUICK_LATENCY_LOADS = ("busy", "quiet")
 _QUICK_COPIERS = (Copier.MM2, Copier.TWINLOG)
 
 

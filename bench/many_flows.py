@@ -4,7 +4,7 @@ Two local brokers. Every flow has a source alias of its own (one broker stands f
 as its target, with as many topics each. First nothing is written; then one topic of each flow gets a record a
 second, as `heartbeats` does (not with `--beat-seconds 0`). The heartbeats of all would lie in one topic here,
 which every flow would copy, so they are left out. Prints for each of both what every service takes with its
-children: processor time as a share of one core, memory, threads and connections.
+children: processor time as a share of one core, and memory.
 """
 
 import argparse
@@ -133,25 +133,6 @@ async def copied(service: ServiceProcess, flows: int) -> None:
         await pause(10)
 
 
-def size(pid: int) -> str:
-    status = dict(
-        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
-    )
-    sockets = sum(1 for _ in _sockets(pid))
-    return (
-        f"{int(status['VmRSS'].split()[0]) // 1024} MiB, {int(status['Threads'])} threads, {sockets} sockets"
-    )
-
-
-def _sockets(pid: int) -> list[str]:
-    found = []
-    for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(OSError):
-            if str(entry.readlink()).startswith("socket:"):
-                found.append(entry.name)
-    return found
-
-
 async def measure(services: list[ServiceProcess], seconds: float, *, what: str) -> None:
     print(f"{what}:")
     meters = {service.name: TreeMeter() for service in services}
@@ -168,8 +149,8 @@ async def measure(services: list[ServiceProcess], seconds: float, *, what: str) 
     for service in services:
         share = (after[service.name] - before[service.name]) / took
         total += share
-        memory = meters[service.name].peak_memory.pss_bytes // (1 << 20)
-        print(f"{service.name:<12} {share:6.1%} of a core, {memory} MiB (PSS), {size(service.process.pid)}")
+        memory = meters[service.name].peak_pss_bytes // (1 << 20)
+        print(f"{service.name:<12} {share:6.1%} of a core, {memory} MiB (PSS)")
     print(f"{'together':<12} {total:6.1%} of a core")
 
 

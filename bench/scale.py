@@ -11,12 +11,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import psutil
 import uvloop
 
 from bench.comparing.copiers import copier_properties
 from bench.comparing.loads import LOADS, make_pool
-from bench.comparing.process_tree import living_tree, memory_now, process_label
+from bench.comparing.process_tree import TreeMeter
 from bench.comparing.results import Copier
 from bench.comparing.stage import Display, Stage, open_stage
 from twinlog.api.source.v1 import source_service_pb2 as pb
@@ -101,25 +100,6 @@ async def until_copied(stub: SourceServiceStub, records: int) -> None:
         await wait_or_stop(asyncio.Event(), 0.2)
 
 
-def cpu_by_process(pid: int) -> dict[str, float]:
-    """CPU seconds so far, by what the process is."""
-    seconds: dict[str, float] = {}
-    for process in living_tree(pid):
-        try:
-            times = process.cpu_times()
-            seconds[f"{process_label(process.cmdline())} {process.pid}"] = times.user + times.system
-        except psutil.NoSuchProcess:
-            continue
-    return seconds
-
-
-def shares(before: dict[str, float], after: dict[str, float], seconds: float) -> str:
-    used = {name: (after[name] - before.get(name, 0.0)) / seconds for name in after}
-    most = sorted(used.items(), key=lambda item: -item[1])[:4]
-    parts = ", ".join(f"{name.rsplit(' ', 1)[0]} {share:.1%}" for name, share in most)
-    return f"{sum(used.values()):.1%} of a core ({parts})"
-
-
 async def measure(stage: Stage, shape: Shape, display: Display) -> None:
     flow = Flow(shape.name, "b")
     partitions = shape.partitions_of()
@@ -144,7 +124,7 @@ async def measure(stage: Stage, shape: Shape, display: Display) -> None:
             display.fact(
                 f"the first record of each is copied {time.perf_counter() - began:.1f} s after start"
             )
-            pid = twinlog.process.pid
+            meter, pid = TreeMeter(), twinlog.process.pid
             await wait_or_stop(asyncio.Event(), SETTLE_SECONDS)
             for what, work_to_do in (
                 ("idle", wait_or_stop(asyncio.Event(), MEASURED_SECONDS)),
@@ -153,11 +133,12 @@ async def measure(stage: Stage, shape: Shape, display: Display) -> None:
                     send(stage, partitions[:1], times=int(MEASURED_SECONDS * BUSY_BATCHES_PER_SECOND)),
                 ),
             ):
-                before, at = cpu_by_process(pid), time.perf_counter()
+                at = time.perf_counter()
+                before = meter.cpu_seconds(pid, at)
                 await work_to_do
-                display.fact(f"{what}: {shares(before, cpu_by_process(pid), time.perf_counter() - at)}")
-            memory = memory_now(living_tree(pid))
-            display.fact(f"memory: {memory.pss_bytes / 1e6:,.0f} MB")
+                now = time.perf_counter()
+                display.fact(f"{what}: {(meter.cpu_seconds(pid, now) - before) / (now - at):.1%} of a core")
+            display.fact(f"memory: {meter.peak_pss_bytes / 1e6:,.0f} MB")
             (status,) = (await stub.ListFlows(pb.ListFlowsRequest(), timeout=CALL_SECONDS)).flows
             display.fact(f"{status.slots} slots, epoch {status.epoch}, {dict(status.partitions_by_state)}")
     finally:

@@ -81,7 +81,7 @@ async def run_drain(
         load=backlog.load.name,
         copier=copier,
         drain=measure_drain(without_markers(samples, copied)),
-        memory=meter.peak_memory,
+        peak_pss_bytes=meter.peak_pss_bytes,
         surplus_records=max(copied - backlog.record_count, 0),
     )
 

@@ -101,5 +101,5 @@ async def run_idle(
         copier=copier,
         partitions=PARTITIONS,
         cpu_share=(cpu_seconds - first_cpu_seconds) / seconds,
-        memory=meter.peak_memory,
+        peak_pss_bytes=meter.peak_pss_bytes,
     )

@@ -1,4 +1,4 @@
-"""How long a record takes at a steady rate, over few partitions or many, alone or beside a stream."""
+"""How long a record takes at a steady rate, over few partitions or many."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,6 @@ from bench.comparing.stage import Stage
 from twinlog.errors import StateError
 from twinlog.model import Flow
 
-_STREAM_PARTITIONS = 8
 _METER_SECONDS = 0.5
 _PROBE = Path(__file__).with_name("latency_probe.py")
 _LONGEST_LINE_BYTES = 16 << 20
@@ -44,14 +43,10 @@ async def run_latency(
     `flow` must be new to these clusters. Raises TwinlogError when the copier does not start or records do not
     arrive.
     """
-    topic, stream_topic = f"latency-{flow.source}", f"stream-{flow.source}"
+    topic = f"latency-{flow.source}"
     remote_topic = f"{flow.source}.{topic}"
-    topics = {topic: load.partitions}
-    if load.stream_bytes_per_second:
-        topics[stream_topic] = _STREAM_PARTITIONS
     source, target = stage.source.brokers, stage.target.brokers
-    for each, partition_count in topics.items():
-        await put_first_records(stage, each, partition_count)
+    await put_first_records(stage, topic, load.partitions)
     probe_plan = ProbePlan(
         source_servers=source.bootstrap_servers,
         target_servers=target.bootstrap_servers,
@@ -60,9 +55,6 @@ async def run_latency(
         partitions=load.partitions,
         records_per_second=load.records_per_second,
         value_bytes=load.value_bytes,
-        stream_topic=stream_topic,
-        stream_partitions=_STREAM_PARTITIONS,
-        stream_bytes_per_second=load.stream_bytes_per_second,
         warm_up_seconds=plan.warm_up_seconds,
         measured_seconds=plan.measured_seconds,
     )
@@ -70,20 +62,18 @@ async def run_latency(
         way = stage.way_to_target(load.round_trip_ms, lost_every_seconds=load.lost_every_seconds)
         async with way as far:
             properties = copier_properties(
-                copier, flow, source.client_properties(), far, topics=", ".join(topics), more=load.settings
+                copier, flow, source.client_properties(), far, topics=topic, more=load.settings
             )
             async with copier_in(directory, copier, properties) as running, starting(running):
-                for each, partition_count in topics.items():
-                    await wait_for_first_records(stage, f"{flow.source}.{each}", partition_count)
+                await wait_for_first_records(stage, remote_topic, load.partitions)
                 outcome, cpu_share, brokers_cpu_share = await _watch(
                     probe_plan,
                     running,
                     lambda: source.cpu_seconds() + target.cpu_seconds(),
                 )
     finally:
-        for each in topics:
-            await stage.source.delete_topic(each)
-            await stage.target.delete_topic(f"{flow.source}.{each}")
+        await stage.source.delete_topic(topic)
+        await stage.target.delete_topic(remote_topic)
     if outcome.missing:
         raise StateError(f"{outcome.missing:,} of {probe_plan.all_records:,} records did not arrive")
     latencies = outcome.latencies_ms

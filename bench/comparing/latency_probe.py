@@ -6,9 +6,7 @@ Its argument is a JSON object with the fields of `ProbePlan`. Prints `measuring`
 """
 
 import asyncio
-import itertools
 import json
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -33,11 +31,6 @@ class ProbePlan:
     warm_up_seconds: float
     measured_seconds: float
     value_bytes: int = 1000
-    stream_topic: str = ""
-    stream_partitions: int = 1
-    stream_bytes_per_second: int = 0
-    """Large records beside those that are timed; 0 = none."""
-    stream_value_bytes: int = 100_000
 
     @property
     def warm_up_records(self) -> int:
@@ -74,9 +67,7 @@ async def probe(plan: ProbePlan) -> ProbeOutcome:
             # Asks for the end: from here on nothing is missed.
             await consumer.position(partition)
         receiving = group.create_task(arrivals.receive(consumer), name="receive")
-        streaming = group.create_task(_stream(plan), name="stream")
         await _send(plan, producer)
-        streaming.cancel()
         await asyncio.wait([receiving], timeout=_LATE_SECONDS)
         receiving.cancel()
     return arrivals.outcome()
@@ -95,21 +86,6 @@ async def _send(plan: ProbePlan, producer: AIOKafkaProducer) -> None:
         await producer.send(plan.source_topic, value, partition=index % plan.partitions)
     print("measured", flush=True)
     await producer.flush()
-
-
-async def _stream(plan: ProbePlan) -> None:
-    """Send large records until cancelled, through a producer of their own."""
-    if not plan.stream_bytes_per_second:
-        return
-    never = asyncio.Event()
-    value = os.urandom(plan.stream_value_bytes)
-    async with AIOKafkaProducer(bootstrap_servers=plan.source_servers, linger_ms=0, acks="all") as producer:
-        began = time.perf_counter()
-        for index in itertools.count():
-            due = began + index * plan.stream_value_bytes / plan.stream_bytes_per_second
-            while (early := due - time.perf_counter()) > 0:
-                await wait_or_stop(never, early)
-            await producer.send(plan.stream_topic, value, partition=index % plan.stream_partitions)
 
 
 def written(index: int, sent_ns: int, value_bytes: int) -> bytes:

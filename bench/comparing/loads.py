@@ -59,8 +59,6 @@ class LatencyLoad:
     title: str
     records_per_second: int
     partitions: int
-    stream_bytes_per_second: int = 0
-    """Beside them, into another topic of eight partitions, as records of 100 KB."""
     value_bytes: int = 1000
     round_trip_ms: float = 0.0
     """Between the copier and the target."""

@@ -5,11 +5,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from bench.comparing.process_tree import TreeMemory
 
 # From samples to figures: rates of the whole run and of its warm part, percentiles, medians. Pure.
 
@@ -156,8 +153,8 @@ class DrainRun:
     load: str
     copier: Copier
     drain: Drain
-    memory: TreeMemory
-    """Peaks of the process tree."""
+    peak_pss_bytes: int
+    """Of the process tree."""
     surplus_records: int
     """Records on the target beyond those of the source (at-least-once repeats some). Never negative."""
 
@@ -199,7 +196,7 @@ class IdleRun:
     partitions: int
     cpu_share: float
     """Share of one core that the whole process tree takes."""
-    memory: TreeMemory
+    peak_pss_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,11 +245,10 @@ class Results:
         runs = [run for run in self.idles if run.copier is copier]
         return runs[middle([run.cpu_share for run in runs])] if runs else None
 
-    def peak_memory(self, copier: Copier) -> TreeMemory | None:
-        """The peaks over everything this copier did."""
-        peaks = [run.memory for run in self.drains if run.copier is copier]
-        peaks += [run.memory for run in self.idles if run.copier is copier]
-        return reduce(TreeMemory.peak, peaks) if peaks else None
+    def peak_pss_bytes(self, copier: Copier) -> int | None:
+        """The peak over everything this copier did."""
+        runs: tuple[DrainRun | IdleRun, ...] = (*self.drains, *self.idles)
+        return max((run.peak_pss_bytes for run in runs if run.copier is copier), default=None)
 
     def loads_with_drains(self) -> Sequence[LoadFacts]:
         measured = {run.load for run in self.drains} | {run.load for run in self.ceilings}

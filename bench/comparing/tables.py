@@ -73,8 +73,8 @@ class Goal(NamedTuple):
 
 def judge(results: Results) -> Sequence[Goal]:
     """Every goal, in the order of the tables."""
-    idle, memory = results.idle(Copier.TWINLOG), results.peak_memory(Copier.TWINLOG)
-    share, megabytes = getattr(idle, "cpu_share", None), memory.pss_bytes / 1e6 if memory else None
+    idle, peak_bytes = results.idle(Copier.TWINLOG), results.peak_pss_bytes(Copier.TWINLOG)
+    share, megabytes = getattr(idle, "cpu_share", None), peak_bytes / 1e6 if peak_bytes else None
     has_spark_sql = any(load.startswith("expression") for load in results.loads)
     memory_bytes = _MEMORY_BYTES_WITH_SPARK_SQL if has_spark_sql else _MEMORY_BYTES
     return [
@@ -187,8 +187,7 @@ _COSTS: _Columns[tuple[LoadFacts, DrainRun]] = (
     ("copier CPU", lambda of: f"{of[1].drain.whole.cpu_seconds:.1f} s"),
     ("source broker CPU", lambda of: f"{of[1].drain.whole.source_broker_cpu_seconds:.1f} s"),
     ("target broker CPU", lambda of: f"{of[1].drain.whole.target_broker_cpu_seconds:.1f} s"),
-    ("peak PSS", lambda of: _megabytes(of[1].memory.pss_bytes)),
-    ("peak RSS", lambda of: _megabytes(of[1].memory.rss_bytes)),
+    ("peak PSS", lambda of: _megabytes(of[1].peak_pss_bytes)),
     ("repeated records", lambda of: f"{of[1].surplus_records:,}"),
 )
 _LATENCIES: _Columns[tuple[LatencyLoad, LatencyRun]] = (
@@ -206,8 +205,7 @@ _LATENCIES: _Columns[tuple[LatencyLoad, LatencyRun]] = (
 _IDLES: _Columns[IdleRun] = (
     ("copier", lambda run: run.copier.label),
     ("CPU of a core", lambda run: f"{run.cpu_share:.1%}"),
-    ("peak PSS", lambda run: _megabytes(run.memory.pss_bytes)),
-    ("peak RSS", lambda run: _megabytes(run.memory.rss_bytes)),
+    ("peak PSS", lambda run: _megabytes(run.peak_pss_bytes)),
 )
 _GOALS: _Columns[Goal] = (
     ("goal", lambda goal: goal.goal),
