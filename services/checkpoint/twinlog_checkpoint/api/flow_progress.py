@@ -28,10 +28,13 @@ class FlowProgress:
     """When the groups were last listed; None = not yet."""
     next_listing_ms: int | None = None
     """When new groups are found; None = not known, or never."""
+    listing_failed: tuple[str, str] = ("", "")
+    """Why the last list failed: reason and message; empty when it did not."""
 
 
 def flow_progress(parts: FlowParts) -> FlowProgress:
     """The current progress of a flow."""
+    failed = parts.checkpointer.groups.problem
     return FlowProgress(
         flow=parts.flow,
         ready=parts.syncs_are_read,
@@ -42,4 +45,5 @@ def flow_progress(parts: FlowParts) -> FlowProgress:
         offsets_held=parts.checkpointer.table.offsets_held,
         groups_listed_ms=parts.checkpointer.groups.listed_at_ms,
         next_listing_ms=parts.checkpointer.next_listing_ms,
+        listing_failed=("", "") if failed is None else (failed.reason, str(failed)),
     )

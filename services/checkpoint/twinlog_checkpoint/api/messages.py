@@ -53,6 +53,8 @@ def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
         deletions_held=progress.deletions_held[1],
         offsets_held_reason=progress.offsets_held[0],
         offsets_held=progress.offsets_held[1],
+        listing_failed_reason=progress.listing_failed[0],
+        listing_failed=progress.listing_failed[1],
     )
 
 

@@ -7,6 +7,8 @@ from math import inf
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+import structlog
+
 from twinlog.clock import Clock
 from twinlog.errors import KafkaError
 from twinlog.filters import NameFilter
@@ -30,6 +32,9 @@ MOST_UNLISTED: Final = 10_000
 GroupOffsets = Mapping[TopicPartition, CommittedOffset]
 OffsetsOf = Callable[[Collection[str]], Awaitable[Mapping[str, GroupOffsets | KafkaError]]]
 """Returns what groups have committed, or why nobody tells. Raises KafkaError."""
+
+
+_log = structlog.stdlib.get_logger(__name__)
 
 
 class Told(NamedTuple):
@@ -71,6 +76,8 @@ class GroupDirectory:
     """Whether they were listed by the rules in force, and no new list is due for another reason."""
     told: dict[str, Told] = field(default_factory=dict)
     """Those that left the list come first, the latest of them last."""
+    problem: KafkaError | None = None
+    """Why a pass could not list them when that was last due; None when it could."""
     _due_at: float = 0.0
     """When a pass lists them again, in monotonic seconds."""
 
@@ -104,16 +111,18 @@ class GroupDirectory:
         if (now := self.clock.monotonic()) >= self._due_at:
             try:
                 await self._list()
-            except KafkaError:
+            except KafkaError as error:
                 if self.listed_at_ms is None:
                     raise
+                self.problem = error
                 self._due_at = now + self.refresh_interval_seconds / 10
+                _log.warning("groups_not_listed", reason=error.reason, message=str(error))
         return self.groups
 
     async def _list(self) -> frozenset[str]:
         now, listed = self.clock.monotonic(), await self.admin.list_groups()
         self.told = after_list(self.told, listed, self.group_filter.takes)
-        self.is_listed, self.listed_at_ms = True, self.clock.now_ms()
+        self.is_listed, self.listed_at_ms, self.problem = True, self.clock.now_ms(), None
         self._due_at = now + (self.refresh_interval_seconds if self.refresh_enabled else inf)
         return self.groups
 

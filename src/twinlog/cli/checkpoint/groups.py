@@ -80,6 +80,7 @@ GROUP: Final = group_fields(lambda _: 0)
 FLOW: Fields[pb2.FlowProgress] = table(
     "flow ready obstacle? obstacle_reason? offsets_held? offsets_held_reason? deletions_held?",
     "deletions_held_reason? confirmed groups_listed next_listing",
+    "listing_failed? listing_failed_reason?",
 )
 _UNSUPPORTED: Fields[pb2.UnsupportedGroup] = table("flow group type=group_type")
 _CLUSTER: Fields[types_pb2.ClusterStatus] = table("cluster=alias reachable reason? message?")
@@ -147,6 +148,8 @@ def listings(flows: Iterable[pb2.FlowProgress], *, now_ms: int) -> list[str]:
                 if left_ms <= 0:
                     again = f"the next time is {age(-left_ms)} late"
                 again += " (refresh.groups.interval.seconds)"
+            if flow.listing_failed:
+                again += f"; the last list failed: {flow.listing_failed} ({flow.listing_failed_reason})"
             lines.append(f"{flow_name(flow.flow)}: groups were listed {ago} ago; {again}")
     return lines
 

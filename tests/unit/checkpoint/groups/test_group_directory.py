@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from structlog.testing import capture_logs
 
 from twinlog.errors import TransientKafkaError
 from twinlog.model import TopicPartition
@@ -112,10 +113,13 @@ async def test_a_broker_that_lists_no_groups_keeps_no_known_one_from_being_read(
         groups.list_again()
     assert isinstance(groups.clock, FakeClock)
     groups.clock.advance(600.0)
-    for _ in range(4):
-        assert (await groups.offsets()).keys() == {"g"}
-        groups.clock.advance(25.0)
+    with capture_logs() as logs:
+        for _ in range(4):
+            assert (await groups.offsets()).keys() == {"g"}
+            groups.clock.advance(25.0)
     assert len(asked) == 2, "each time costs a time-out"
+    assert groups.problem is not None
+    assert {each["reason"] for each in logs} == {groups.problem.reason}
     assert groups.is_listed is (is_due == "by the interval"), "none may be deleted by rules that changed"
 
 

@@ -159,9 +159,13 @@ def test_a_list_of_groups_says_when_new_ones_are_found() -> None:
     for flow in (listed, once):
         flow.groups_listed.FromMilliseconds(1_000)
     listed.next_listing.FromMilliseconds(601_000)
-    known = "A->B: groups were listed 10 s ago;"
-    assert listings([listed, once, pb2.FlowProgress(flow=FLOW)], now_ms=11_000) == [
-        f"{known} new ones are found within 590 s (refresh.groups.interval.seconds)",
+    known, within = "A->B: groups were listed 10 s ago;", "new ones are found within 590 s"
+    within += " (refresh.groups.interval.seconds)"
+    failed = pb2.FlowProgress(listing_failed="list groups: no broker", listing_failed_reason="KAFKA_TIMEOUT")
+    failed.MergeFrom(listed)
+    assert listings([listed, failed, once, pb2.FlowProgress(flow=FLOW)], now_ms=11_000) == [
+        f"{known} {within}",
+        f"{known} {within}; the last list failed: list groups: no broker (KAFKA_TIMEOUT)",
         f"{known} they are not listed again (refresh.groups.enabled=false)",
     ]
 

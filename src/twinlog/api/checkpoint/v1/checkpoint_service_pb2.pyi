@@ -506,6 +506,8 @@ class FlowProgress(_message.Message):
     OFFSETS_HELD_FIELD_NUMBER: _builtins.int
     GROUPS_LISTED_FIELD_NUMBER: _builtins.int
     NEXT_LISTING_FIELD_NUMBER: _builtins.int
+    LISTING_FAILED_REASON_FIELD_NUMBER: _builtins.int
+    LISTING_FAILED_FIELD_NUMBER: _builtins.int
     ready: _builtins.bool
     """True once the first pass over the offset syncs is done."""
     obstacle: _builtins.str
@@ -524,6 +526,10 @@ class FlowProgress(_message.Message):
     """
     offsets_held: _builtins.str
     """The same in words, with the groups."""
+    listing_failed_reason: _builtins.str
+    """Why they could not be listed when that was last due: a stable reason; empty when they could."""
+    listing_failed: _builtins.str
+    """The same in words."""
     @_builtins.property
     def flow(self) -> _types_pb2.Flow:
         """The flow."""
@@ -554,10 +560,12 @@ class FlowProgress(_message.Message):
         offsets_held: _builtins.str = ...,
         groups_listed: _timestamp_pb2.Timestamp | None = ...,
         next_listing: _timestamp_pb2.Timestamp | None = ...,
+        listing_failed_reason: _builtins.str = ...,
+        listing_failed: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "flow", b"flow", "groups_listed", b"groups_listed", "next_listing", b"next_listing"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "groups_listed", b"groups_listed", "next_listing", b"next_listing", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "offsets_held", b"offsets_held", "offsets_held_reason", b"offsets_held_reason", "ready", b"ready"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["confirmed", b"confirmed", "deletions_held", b"deletions_held", "deletions_held_reason", b"deletions_held_reason", "flow", b"flow", "groups_listed", b"groups_listed", "listing_failed", b"listing_failed", "listing_failed_reason", b"listing_failed_reason", "next_listing", b"next_listing", "obstacle", b"obstacle", "obstacle_reason", b"obstacle_reason", "offsets_held", b"offsets_held", "offsets_held_reason", b"offsets_held_reason", "ready", b"ready"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
