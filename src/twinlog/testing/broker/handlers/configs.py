@@ -234,7 +234,7 @@ def _changed(call: Call, asked: Any, after: dict[str, str]) -> dict[str, str]:
         if each.config_operation == _Change.SET:
             after[name] = each.value
             continue
-        if configs.kind_of(name, defaults.get(name, "")) is not configs.ConfigType.LIST:
+        if configs.kind_of(name) is not configs.ConfigType.LIST:
             raise RefusedError(f"Config value append is not allowed for config key: {each.name}")
         words = [word for word in after.get(name, defaults[name]).split(",") if word]
         given = each.value.split(",")
