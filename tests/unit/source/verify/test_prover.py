@@ -1,6 +1,7 @@
 """A verification of logs that begin at other places, go away, or end later than it was said."""
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -338,3 +339,18 @@ def test_repeated_equal_records_with_log_append_time_cause_no_difference(begin: 
         changes = {} if begin == "trimmed" else {**first, "source_start": start}
         proof = proven(Reads(source), Reads(target), bounds_of(source, target, **changes))
         assert (found(proof), proof.is_complete) == ([], True)
+
+
+@pytest.mark.parametrize("trimmed", ["source", "copy"])
+@pytest.mark.parametrize("lost", [3, 90])
+def test_what_retention_took_of_records_that_are_repeated_is_no_difference(trimmed: str, lost: int) -> None:
+    """The first record that is left occurs before it, too, as status reports of one millisecond do."""
+    kinds = random.Random(7).choices(range(2), k=200)
+    many = [record(number, kind) for number, kind in enumerate(kinds)]
+    at = [number + number // 50 for number in range(200)]
+    copies = records_at(many, at)
+    begins = (lost, 0) if trimmed == "source" else (0, lost)
+    source = MemoryLog.of(many[begins[0] :], sizes=[7])
+    target = MemoryLog.of(copies[begins[1] :], start=at[begins[1]], sizes=[9])
+    proof = proven(Reads(source), Reads(target), bounds_of(source, target))
+    assert (found(proof), proof.is_complete, proof.records) == ([], True, 200 - lost)

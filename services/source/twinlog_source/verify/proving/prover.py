@@ -12,6 +12,7 @@ from twinlog.comparison.align import SETTLED_RUN, Pair, align, aligning_tokens, 
 from twinlog.comparison.compare import Comparison
 from twinlog.comparison.judging.judge import judge
 from twinlog.comparison.model import Bounds, NotCompared, NotComparedReason, PartitionProof, Side
+from twinlog.comparison.records import equal_run
 from twinlog.comparison.sides import AskEnds, Chunk, EndsNow, Extend, Extended, Read, Steps, Window
 from twinlog.errors import TwinlogError
 
@@ -108,8 +109,11 @@ def enough(*windows: Window) -> int:
 
 def first_run(head: Window, window: Window) -> Pair | None:
     """Indices at which the first run of equal records begins that is long enough to prove the same place."""
-    tokens, others = aligning_tokens(head, window)
     wanted = max(1, enough(head))
+    place, records = longest_run(head, window)
+    if records >= wanted:
+        return 0, place
+    tokens, others = aligning_tokens(head, window)
     end = settled_run(align(tokens, others), wanted)
     if end is None:
         return None
@@ -118,6 +122,18 @@ def first_run(head: Window, window: Window) -> Pair | None:
     while index and place and tokens[index - 1] == others[place - 1]:
         index, place = index - 1, place - 1
     return index, place
+
+
+def longest_run(head: Window, other: Window) -> Pair:
+    """Where most of the first records of `head` are in a row in the other log, and how many; among places
+    with equally many the first, or the one at which both logs end."""
+    tokens, others = aligning_tokens(head, other)
+    ends = len(others) if head.is_complete and other.is_complete else -1
+    found = [
+        (place, equal_run(tokens, 0, others, place, min(len(tokens), len(others) - place)))
+        for place in range(len(others))
+    ]
+    return max(found, key=lambda each: (each[1], sum(each) == ends), default=(0, 0))
 
 
 def are_at_the_same_place(source: Window, target: Window) -> bool:
@@ -219,9 +235,9 @@ class Prover:
         if not may_differ or bounds.source_start >= bounds.source_goal:
             return
         source, target = await self._heads(bounds)
-        if not source.entries or not target.entries or are_at_the_same_place(source, target):
+        if not source.entries or not target.entries or self._begin_at_the_run(source, target):
             return
-        if await self._begin_at_the_same_offset():
+        if are_at_the_same_place(source, target) or await self._begin_at_the_same_offset():
             return
         for by_reading in (False, True):
             if (found := await self._find(target, Side.SOURCE, by_reading=by_reading)) is not None:
@@ -250,6 +266,24 @@ class Prover:
         if not source.entries or not target.entries or not are_at_the_same_place(source, target):
             return False
         self._begin_at(begin, begin)
+        return True
+
+    def _begin_at_the_run(self, source: Window, target: Window) -> bool:
+        """Begin where the first records of the log that begins later are in the other one, whose own first
+        records may be equal to them. False if that is nowhere, or where both begin."""
+        bounds = self.bounds
+        if bounds.offsets_kept_from is not None:
+            return False
+        begins_late = bounds.target_lost or bounds.begins_anywhere
+        has_more = bounds.source_lost or bounds.head_is_free
+        index, records = longest_run(target, source) if begins_late else (0, 0)
+        place, copies = longest_run(source, target) if has_more else (0, 0)
+        if not (index or place) or max(records, copies) < enough(source, target):
+            return False
+        if records >= copies:
+            self._begin_at(source.entries[index].offset, bounds.target_start)
+        else:
+            self._begin_at(bounds.source_start, target.entries[place].offset)
         return True
 
     def _begin_at(self, source: int, target: int) -> None:
