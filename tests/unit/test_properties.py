@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from twinlog.errors import ConfigError
 from twinlog.properties import Property, parse
-from unit.cases import about
 
 Golden = Callable[[str], list[dict[str, Any]]]
 
@@ -28,28 +27,6 @@ def test_every_file_reads_as_java_reads_it(golden: Golden) -> None:
         except ConfigError:
             found = None
         assert found == vector["properties"], content
-
-
-def test_rule() -> None:
-    for content, expected in [
-        (b"a = b", {"a": "b"}),
-        (b"a:b", {"a": "b"}),
-        (b"a b", {"a": "b"}),
-        (b"a\t=\t= b", {"a": "= b"}),
-        (b"a", {"a": ""}),
-        (b"A->B.topics = t", {"A->B.topics": "t"}),
-        (b"topics = a\\.b, c\\\\.d", {"topics": r"a.b, c\.d"}),
-        (b"a = 1 # one", {"a": "1 # one"}),
-        (b"a = blank behind \n", {"a": "blank behind "}),
-        (b"a = 1, \\\n    2, \\\r\n    3", {"a": "1, 2, 3"}),
-        (b"a = 1\\\n# not a comment", {"a": "1# not a comment"}),
-        (b"! x\n  # y\n\n\f\na=1", {"a": "1"}),
-        (b"k\\:e\\=y\\ s = v", {"k:e=y s": "v"}),
-        (b"a = \\u00e9\\uD83D\\uDE00\xe9", {"a": "é😀é"}),
-        (b"a = \\t\\n\\q", {"a": "\t\nq"}),
-    ]:
-        with about(content, expected):
-            assert values(content) == expected
 
 
 def test_each_key_knows_the_line_it_begins_on() -> None:

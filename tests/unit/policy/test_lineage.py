@@ -10,7 +10,6 @@ from twinlog.policy import (
     DefaultReplicationPolicy,
     HostedTopic,
     IdentityReplicationPolicy,
-    checkpoint_topics,
     configsync_topic,
     count_hops,
     cycle_alias,
@@ -18,7 +17,6 @@ from twinlog.policy import (
     offset_syncs_topic,
     record_kind,
     remote_topics,
-    replication_hops,
     source_offsets_topic,
     upstream_clusters,
 )
@@ -90,15 +88,6 @@ def test_heartbeats_topics() -> None:
     }
 
 
-def test_checkpoint_topics() -> None:
-    topics = ["topic1", "checkpoints.internal", "source1.checkpoints.internal", "checkpoints-internal"]
-    topics += ["source2.source1.checkpoints.internal", "checkpoints.internal!", "source1checkpointsinternal"]
-    assert checkpoint_topics(DEFAULT, topics) == {
-        "source1.checkpoints.internal",
-        "source2.source1.checkpoints.internal",
-    }
-
-
 @pytest.mark.parametrize(
     ("topic", "source", "hops"),
     [
@@ -118,38 +107,11 @@ def test_count_hops(topic: str, source: str, hops: int | None) -> None:
     assert count_hops(DEFAULT, topic, source) == hops
 
 
-@pytest.mark.parametrize(
-    ("source", "hops"), [("source1", 1), ("source2", 2), ("source3", 1), ("source4", None)]
-)
-def test_replication_hops(source: str, hops: int | None) -> None:
-    topics = ["topic1", "heartbeats", "source1.heartbeats", "source1.source2.heartbeats"]
-    topics.append("source3.heartbeats")
-    assert replication_hops(DEFAULT, topics, source) == hops
-
-
-def test_no_hop_from_the_clusters_own_heartbeats() -> None:
-    assert replication_hops(DEFAULT, ["heartbeats"], "source1") is None
-
-
 @pytest.mark.parametrize("policy", [DEFAULT, IDENTITY])
 def test_upstream_clusters(policy: DefaultReplicationPolicy) -> None:
     topics = ["topic1", "heartbeats", "source1.heartbeats", "source1.source2.heartbeats"]
     topics.append("source3.source4.source5.heartbeats")
     assert upstream_clusters(policy, topics) == {"source1", "source2", "source3", "source4", "source5"}
-
-
-def test_remote_topics() -> None:
-    topics = ["topic1", "source1.topic4", "source1.source2.topic5", "heartbeats", "source1.heartbeats"]
-    topics += ["source1.checkpoints.internal", "__consumer_offsets"]
-    remote = {"source1.topic4", "source1.source2.topic5", "source1.heartbeats"}
-    assert remote_topics(DEFAULT, topics) == remote
-    assert remote_topics(DEFAULT, topics, source="source1") == remote
-    assert remote_topics(DEFAULT, topics, source="source2") == frozenset()
-
-
-def test_identity_calls_every_topic_remote_but_its_own_heartbeats() -> None:
-    topics = ["topic1", "topic2", "heartbeats", "backup.heartbeats"]
-    assert remote_topics(IDENTITY, topics) == {"topic1", "topic2", "backup.heartbeats"}
 
 
 def test_identity_that_was_not_told_its_source_finds_heartbeats_only() -> None:

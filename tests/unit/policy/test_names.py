@@ -58,35 +58,6 @@ def test_separator_that_no_topic_name_may_hold_is_refused(separator: str) -> Non
         policy_from_config({"replication.policy.separator": separator})
 
 
-@pytest.mark.parametrize(
-    ("internal", "checkpoints", "offset_syncs"),
-    [
-        ("true", "eastcheckpointsinternal", "mm2-offset-syncswestinternal"),
-        ("false", "east.checkpoints.internal", "mm2-offset-syncs.west.internal"),
-    ],
-)
-def test_an_empty_separator_names_internal_topics_as_mm2_where_copies_keep_their_names(
-    internal: str, checkpoints: str, offset_syncs: str
-) -> None:
-    policy = policy_from_config(
-        {
-            "replication.policy.class": IDENTITY_POLICY_CLASS,
-            "replication.policy.separator": "",
-            "replication.policy.internal.topic.separator.enabled": internal,
-            "source.cluster.alias": "east",
-        }
-    )
-    assert policy.checkpoints_topic("east") == checkpoints
-    assert policy.offset_syncs_topic("west") == offset_syncs
-    assert all(policy.is_internal_topic(topic) for topic in (checkpoints, offset_syncs))
-    assert policy.is_checkpoints_topic(checkpoints)
-    assert policy.is_internal_topic("mm2-offsets.east.internal")
-    assert not policy.is_internal_topic("orders-internal")
-    assert policy.format_remote_topic("east", "orders") == "orders"
-    assert policy.topic_source("orders") == "east"
-    assert policy.format_remote_topic("east", "heartbeats") == "eastheartbeats"
-
-
 def test_with_an_empty_separator_only_the_own_heartbeats_are_known_as_heartbeats() -> None:
     policy = IdentityReplicationPolicy(separator="", internal_separator="", source_cluster_alias="east")
     assert policy.is_heartbeats_topic("heartbeats")

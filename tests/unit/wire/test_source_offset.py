@@ -170,21 +170,6 @@ def test_keys_of_another_form_are_none(key: bytes | None) -> None:
     assert decode_connect_key(key) is None
 
 
-@pytest.mark.parametrize(
-    ("text", "escaped"),
-    [
-        ("a/b", b'"a/b"'),
-        ('q"\\', b'"q\\"\\\\"'),
-        ("\b\t\n\f\r", b'"\\b\\t\\n\\f\\r"'),
-        ("\x00\x1f\x7f", b'"\\u0000\\u001F\x7f"'),
-        ("é日", '"é日"'.encode()),
-        ("\U0001f600", b'"\\uD83D\\uDE00"'),
-    ],
-)
-def test_strings_are_escaped_as_jackson_does(text: str, escaped: bytes) -> None:
-    assert dumps(text) == escaped
-
-
 def test_floats_have_no_place() -> None:
     with pytest.raises(TypeError, match="float"):
         dumps([1.5])  # type: ignore[list-item]
