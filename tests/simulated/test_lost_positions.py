@@ -102,6 +102,28 @@ def test_a_copy_with_offsets_of_its_own_whose_position_was_lost_waits_until_it_i
     live(life())
 
 
+@pytest.mark.parametrize("after", ["nobody", "an application"])
+@lives_in(World, DEFAULT + "twinlog.offsets = translated\n", seed=3)
+async def test_a_process_that_was_killed_in_the_first_round_of_a_copy_has_lost_no_position(
+    world: World, *, after: str
+) -> None:
+    """What it wrote was aborted, and no position was stored with it."""
+    a, b = world.on["A"], world.on["B"]
+    a.cluster.create_topic("orders")
+    a.produce("orders", 0, b"0", b"1")
+    with world.kafka["B"].faults.during(api="end_txn", swallows_unseen=True):
+        world.start(*SERVICES)
+        await world.until(lambda: sum(b.ends("A.orders")))
+        await world.kill("source")
+    theirs = [b"theirs"] if after == "an application" else []
+    for each in theirs:
+        b.produce("A.orders", 0, each)
+    world.start("source")
+    await world.pause(60)
+    read = values(world, "B", "A.orders")
+    assert (len(read), {value for _, value in read}) == (2 + len(theirs), {b"0", b"1", *theirs})
+
+
 @lives_in(orders_on_all, seed=5)
 async def test_a_flow_of_a_topic_that_is_copied_both_ways_that_lost_its_positions_doubles_nothing(
     world: World,

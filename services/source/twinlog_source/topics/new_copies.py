@@ -8,7 +8,7 @@ import structlog
 from twinlog.config import AutoOffsetReset, OffsetsMode
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
-from twinlog.kafka.ports import ConfigAdmin, OffsetSpec
+from twinlog.kafka.ports import ConfigAdmin, LogReader, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.policy.internal_topics import transactional_id_prefix
@@ -35,6 +35,8 @@ from twinlog_source.topics.target_logs import topics_by_id
 CLEANUP_POLICY = "cleanup.policy"
 _REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"))
 """Reasons that retrying does not heal."""
+_LOOKS = 16
+"""How many MB of a copy are searched for what the flow has committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,7 @@ class NewCopies:
         writers = await self._writers([targets[row.partition] for row in first])
         ends = {target: end for target, (_, end) in logs.items()}
         producers = await self._last_producers(ends, writers, told)
+        await self._leave_out_aborted(writers, logs, producers)
         known = self._own_producers()
         written = await self._written(first, topics, writers)
         for row in held:
@@ -167,10 +170,10 @@ class NewCopies:
         ends: Mapping[TopicPartition, int],
         writers: Mapping[TopicPartition, set[int]],
         told: Collection[TopicPartition],
-    ) -> Mapping[TopicPartition, int | KafkaError | None]:
+    ) -> dict[TopicPartition, int | KafkaError | None]:
         """Who wrote last, which is added to the writers, once the flow's own producers have names again; an
         error where these are not known."""
-        found, known = await self.probe.last_producers(ends), self._own_producers()
+        found, known = dict(await self.probe.last_producers(ends)), self._own_producers()
         by = {each: {last} if isinstance(last, int) else set() for each, last in found.items()}
         for each, ids in writers.items():
             ids |= by.get(each, set())
@@ -180,8 +183,33 @@ class NewCopies:
                 await self.find_producers()
         except KafkaError as error:
             # Who was told where to begin waits for no coordinator, which may be away for good.
-            return {**found, **{each: error for each in unknown if each not in told}}
+            found |= {each: error for each in unknown if each not in told}
         return found
+
+    async def _leave_out_aborted(
+        self,
+        writers: Mapping[TopicPartition, set[int]],
+        logs: Mapping[TopicPartition, tuple[int, int]],
+        producers: dict[TopicPartition, int | KafkaError | None],
+    ) -> None:
+        """Take the flow's own out of the writers where all that they wrote was aborted, as by a task that was
+        killed in its first round, which stores no position. They stay where the log does not tell."""
+        own = self._own_transactional()
+        unsure = [each for each, ids in writers.items() if own & ids and producers.get(each) not in own]
+        if not unsure:
+            return
+        async with self.book.target.reader() as reader:
+            for copy in unsure:
+                try:
+                    if not await _may_have_records_of(own, reader, copy, *logs[copy]):
+                        writers[copy] -= own
+                except KafkaError as error:
+                    producers[copy] = error
+                    writers[copy] -= own
+
+    def _own_transactional(self) -> frozenset[int]:
+        prefix = transactional_id_prefix(self.book.flow.flow)
+        return frozenset(each for each, name in self._own_producers().items() if name.startswith(prefix))
 
     def _own_producers(self) -> Mapping[int, str]:
         """The names of the flow's producers on this target. An imported log has those of the one before."""
@@ -215,14 +243,13 @@ class NewCopies:
         topics: Topics,
         writers: Mapping[TopicPartition, set[int]],
     ) -> Collection[TopicPartition]:
-        """Those to whose copies the flow has written and stored a position: a transactional id has written,
-        which does both in one transaction; or a flow back knew copies by a positions topic that is gone."""
+        """Those to whose copies the flow has written and stored a position: a transactional id has committed
+        both in one transaction; or a flow back knew copies by a positions topic that is gone."""
         control, former = self.book.control, {}
         for row in rows:
             former[row.partition] = self.origins.former_positions(row.partition, topics[row.partition.topic])
         there = await topics_by_id(self.book.target) if any(former.values()) else {}
-        prefix = transactional_id_prefix(self.book.flow.flow)
-        own = {each for each, name in self._own_producers().items() if name.startswith(prefix)}
+        own = self._own_transactional()
         # A topic that has the name of a copy now may get what another one got before.
         owners = {(each.target_topic_id, each.topic) for each in control.topics.values()}
         found = set()
@@ -371,6 +398,21 @@ class NewCopies:
             for target, error in refused.items()
             if error is not None and error.reason in _REFUSALS
         }
+
+
+async def _may_have_records_of(
+    producers: Collection[int], reader: LogReader, copy: TopicPartition, begin: int, end: int
+) -> bool:
+    """Whether they have committed any; also if an open transaction, or much that others wrote, hides it, or
+    it may have been deleted. Raises KafkaError."""
+    offset = begin
+    for _ in range(_LOOKS if begin == 0 else 0):
+        fetched = await reader.fetch(copy, offset, max_wait_seconds=0)
+        if any(each.producer_id in producers for each in fetched.records) or fetched.next_offset <= offset:
+            return True
+        if (offset := fetched.next_offset) >= end:
+            return False
+    return True
 
 
 def _lost_position(copy: TopicPartition, alias: str) -> FatalKafkaError:
