@@ -11,7 +11,7 @@ import pytest
 
 from twinlog.batches import Batch, DecodedRecord, iter_batches
 from twinlog.comparison.compare import Comparison
-from twinlog.comparison.model import Bounds, DifferenceKind, NotComparedReason, PartitionProof
+from twinlog.comparison.model import Bounds, DifferenceKind, NotComparedReason, PartitionProof, Range
 from twinlog.comparison.sides import Chunk, EndsNow, Extended, View
 from twinlog.errors import TransientKafkaError
 from twinlog.kafka.ports import OffsetSpec
@@ -354,3 +354,11 @@ def test_what_retention_took_of_records_that_are_repeated_is_no_difference(trimm
     target = MemoryLog.of(copies[begins[1] :], start=at[begins[1]], sizes=[9])
     proof = proven(Reads(source), Reads(target), bounds_of(source, target))
     assert (found(proof), proof.is_complete, proof.records) == ([], True, 200 - lost)
+
+
+def test_what_was_copied_twice_at_the_start_is_a_duplicate_also_of_a_log_that_lost_its_tail() -> None:
+    copied = [*range(20), *range(100)]
+    target = MemoryLog.of(records_at([record(number) for number in copied], range(120)))
+    source = MemoryLog.of(numbers(0, 100))
+    bounds = bounds_of(source, target, source_lost=(Range(90, 90),))
+    assert found(proven(Reads(source), Reads(target), bounds)) == [(DifferenceKind.DUPLICATE, 0, 20, 20)]

@@ -275,7 +275,8 @@ class Prover:
         if bounds.offsets_kept_from is not None:
             return False
         begins_late = bounds.target_lost or bounds.begins_anywhere
-        has_more = bounds.source_lost or bounds.head_is_free
+        is_cut = any(each.from_offset <= bounds.source_start for each in bounds.source_lost)
+        has_more = is_cut or bounds.head_is_free
         index, records = longest_run(target, source) if begins_late else (0, 0)
         place, copies = longest_run(source, target) if has_more else (0, 0)
         if not (index or place) or max(records, copies) < enough(source, target):
