@@ -244,6 +244,8 @@ class PartitionProof:
     """The copy must have the source's offsets: another offset is a difference."""
     routed_from: str = ""
     """The topic whose records are compared, if the name of `source` is that of a route which they take."""
+    one_origin: bool = False
+    """The topic is copied both ways, so only what the source's own applications wrote is compared."""
     source_hash: str = ""
     """Order-sensitive hash of the compared batches of each side; empty = not known."""
     target_hash: str = ""

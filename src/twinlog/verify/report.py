@@ -24,6 +24,8 @@ from twinlog.model import Flow, TopicPartition
 
 _NOT_COPIED = (NotComparedReason.KNOWN_GAP, NotComparedReason.NOT_COPIED_YET)
 _CHANGED = "transforms change or drop records of this topic: the copy does not have them as they are"
+_ONLY_HERE = "a copy of the target's own record, which it may not have any more"
+_NOT_SEEN = "copies of the target's own records: whether it still has them was not seen"
 _DISPLACED = "the copy has a later record of the key: its cleaner removes the copy of this one"
 
 
@@ -49,18 +51,24 @@ class SafeRange:
 
 
 def safe_range(
-    proof: PartitionProof, whole: PartitionProof | None = None, *, is_changed: bool = False
+    proof: PartitionProof,
+    whole: PartitionProof | None = None,
+    *,
+    back: PartitionProof | None = None,
+    is_changed: bool = False,
 ) -> SafeRange:
     """The range of one partition that may be deleted on the source, from a proof that begins at its log's
     start. Of a compacted copy, where that ends before the log does: also from the `whole` one, because a
-    record behind the range may be the last of a key in the range. `is_changed`: the copy has what transforms
-    made of the records, and that was compared."""
+    record behind the range may be the last of a key in the range. `back`: what the flow back has copied to
+    this log, where the topic is copied both ways: the target may have deleted its own records since.
+    `is_changed`: the copy has what transforms made of the records, and that was compared."""
     # The comparison may begin after records that the target lacks; `source_from` lies after them then.
     begin = min([proof.source_from, *(each.from_offset for each in _left_out(proof))])
     end = max([proof.source_to, *(each.to_offset for each in _left_out(proof))])
     seen = [proof] if whole is None else [proof, whole]
     blockers = [
         *_blockers(proof),
+        *(_only_here(proof, back, begin) if proof.one_origin else ()),
         *([(begin, str(NotComparedReason.TRANSFORMED), _CHANGED)] if is_changed else ()),
         *(blocker for each in seen for blocker in _of_the_copy(each, begin, proof.source_to)),
     ]
@@ -79,13 +87,16 @@ def safe_ranges(
     proofs: Iterable[PartitionProof],
     whole: Mapping[TopicPartition, PartitionProof] | None,
     *,
+    back: Iterable[PartitionProof] = (),
     is_changed: Callable[[str], bool] = lambda _topic: False,
 ) -> list[SafeRange]:
     """The ranges of several partitions of the source: of one whose records go to several topics, what is
     proven of all of these. `whole`: the proofs of compacted copies up to their end; None where `proofs` are
     such. A partition with a compacted copy that is not in it has no range: what lies behind it was not seen.
-    `is_changed`: whether transforms change or drop records of a topic."""
+    `back`: the proofs of the flow back, for topics that are copied both ways. `is_changed`: whether
+    transforms change or drop records of a topic."""
     found: dict[TopicPartition, SafeRange | None] = {}
+    by_copy = {each.target: each for each in back}
     for proof in proofs:
         known = found.get(proof.log, _ALL_SAFE)
         if known is None or (whole is not None and proof.target_compacted and proof.source not in whole):
@@ -94,6 +105,7 @@ def safe_ranges(
         each = safe_range(
             proof,
             None if whole is None else whole.get(proof.source),
+            back=by_copy.get(proof.log),
             is_changed=is_changed(proof.log.topic),
         )
         found[proof.log] = min(known, replace(each, source=proof.log), key=lambda one: one.until)
@@ -121,6 +133,21 @@ def _blockers(proof: PartitionProof) -> Iterator[tuple[int, str, str]]:
             yield each.source_offset, str(each.kind), ", ".join(each.changed)
     for left_out in _left_out(proof):
         yield left_out.from_offset, str(left_out.reason), left_out.detail
+
+
+def _only_here(
+    proof: PartitionProof, back: PartitionProof | None, begin: int
+) -> Iterator[tuple[int, str, str]]:
+    """Copies of the target's own records that it does not have any more, or nobody has looked for there."""
+    if back is None or back.target_to < proof.source_to:
+        seen_until = begin if back is None else back.target_to
+        yield seen_until, str(NotComparedReason.BOTH_WAYS), _NOT_SEEN
+    for each in () if back is None else back.differences:
+        if each.target_offset is not None and each.kind is not DifferenceKind.MISSING:
+            yield each.target_offset, str(DifferenceKind.MISSING), _ONLY_HERE
+    for left_out in () if back is None else back.not_compared:
+        if left_out.side is Side.TARGET and left_out.to_offset > begin:
+            yield left_out.from_offset, str(NotComparedReason.TARGET_RETENTION), _ONLY_HERE
 
 
 def _left_out(proof: PartitionProof) -> list[NotCompared]:

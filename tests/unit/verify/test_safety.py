@@ -126,3 +126,28 @@ def test_a_compacted_copy_has_no_range_if_nobody_has_seen_what_lies_behind_it() 
     asked.target_compacted = True
     assert safe_ranges([asked], {}) == []
     assert len(safe_ranges([asked], {asked.source: asked})) == len(safe_ranges([asked], None)) == 1
+
+
+def test_the_last_copies_of_what_the_target_wrote_are_not_safe() -> None:
+    """Of a topic that is copied both ways. The flow back says what the source has of the target's records."""
+    one = proof()
+    one.one_origin = True
+    back = PartitionProof(
+        source=TARGET, target=SOURCE, source_from=0, source_to=90, target_from=10, target_to=100
+    )
+    assert safe_range(one, back=back).is_whole
+    for found, until in (
+        (left_out(10, 33, NotComparedReason.SOURCE_RETENTION, Side.TARGET), 10),
+        (left_out(50, 60, NotComparedReason.SOURCE_RETENTION, Side.TARGET), 50),
+        (left_out(0, 10, NotComparedReason.SOURCE_RETENTION, Side.TARGET), 100),
+        (left_out(60, 90, NotComparedReason.NOT_COPIED_YET), 100),
+        (Difference(kind=DifferenceKind.FOREIGN, source_offset=None, target_offset=70), 70),
+        (Difference(kind=DifferenceKind.MISSING, source_offset=40, target_offset=70), 100),
+    ):
+        back.differences = [found] if isinstance(found, Difference) else []
+        back.not_compared = [found] if isinstance(found, NotCompared) else []
+        assert safe_range(one, back=back).until == until, found
+    back.differences, back.target_to = [], 80
+    assert (safe_range(one, back=back).until, safe_range(one).until) == (80, 10)
+    (told,) = safe_ranges([one], None)
+    assert (told.until, told.reason, told.is_whole) == (10, "BOTH_WAYS", False)

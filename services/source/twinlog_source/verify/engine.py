@@ -286,6 +286,7 @@ class Verification:
                 gathered.say_what_goes_elsewhere(proof, way)
                 proof = begun.completed(proof)
                 proof.routed_from = gathered.topics.routed_from.get(each.source.topic, "")
+                proof.one_origin = each.source.topic in gathered.projected
                 state.end(proof, each)
                 progress.end(number, proof)
                 proofs.append(proof)

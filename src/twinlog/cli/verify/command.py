@@ -1,9 +1,10 @@
 """`twinlog safe-to-delete A->B --topic T`: up to which source offset everything is proven to be on the
 target."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -25,11 +26,16 @@ from twinlog.cli.verify.options import (
 )
 from twinlog.cli.verify.progress import shown_progress
 from twinlog.cli.verify.tables import check_writable, tell
+from twinlog.errors import ConfigError
+from twinlog.model import Flow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from twinlog.comparison.model import PartitionProof
+    from twinlog.config import Configuration
     from twinlog.model import TopicPartition
-    from twinlog.verify.report import FlowFailure, SafeRange
+    from twinlog.verify.report import FlowFailure, FlowReport, SafeRange
 
 
 @reading_clusters
@@ -63,8 +69,7 @@ def safe_to_delete_command(
     it may not; 2 wrong usage.
     """
     from twinlog.cli.verify.tables import print_rules
-    from twinlog.policy.transformed import TopicTransforms
-    from twinlog.verify.report import rules_used, safe_ranges
+    from twinlog.verify.report import rules_used
 
     configuration = call.configuration
     request = engine("verify.request").VerifyRequest(
@@ -74,16 +79,7 @@ def safe_to_delete_command(
         wait_seconds=wait,
         read_committed=reads_committed(isolation),
     )
-    report = call.run(verified(configuration, request))
-    compacted = frozenset(proof.log.topic for proof in report.proofs if proof.target_compacted)
-    told = [*report.failures]
-    whole: dict[TopicPartition, PartitionProof] | None = None
-    if request.end is not None and compacted:
-        later = call.run(verified(configuration, replace(request, end=None, topics=compacted)))
-        told += later.failures
-        whole = {proof.source: proof for proof in later.proofs}
-    transforms = TopicTransforms(configuration.flow(report.flow).policy_config, report.flow.source)
-    found = safe_ranges(report.proofs, whole, is_changed=transforms.changes_content)
+    report, found, told = call.run(found_safe(configuration, request))
     logs = {proof.log for proof in report.proofs}
     is_safe = not told and len(found) == len(logs) and all(each.is_whole for each in found)
     failures = [as_json(_PROBLEM, each) for each in told]
@@ -97,6 +93,36 @@ def safe_to_delete_command(
             say(f"{failure['topic'] or report.flow}: {failure['reason']} {failure['detail']}")
 
     call.tell({**document, "problems": failures}, text, fails=not is_safe)
+
+
+async def found_safe(
+    configuration: "Configuration", request: Any
+) -> "tuple[FlowReport, list[SafeRange], list[FlowFailure]]":
+    """The report, what of each partition may be deleted, and what could not be found out. Raises
+    ConfigError."""
+    from twinlog.policy.transformed import TopicTransforms
+    from twinlog.verify.report import safe_ranges
+
+    report = await verified(configuration, request)
+    told = [*report.failures]
+    compacted = frozenset(proof.log.topic for proof in report.proofs if proof.target_compacted)
+    whole: dict[TopicPartition, PartitionProof] | None = None
+    if request.end is not None and compacted:
+        later = await verified(configuration, replace(request, end=None, topics=compacted))
+        told += later.failures
+        whole = {proof.source: proof for proof in later.proofs}
+    back: Sequence[PartitionProof] = ()
+    if shared := frozenset(proof.target.topic for proof in report.proofs if proof.one_origin):
+        # The source has copies of the target's own records, too, which the target may have deleted since.
+        flow = Flow(report.flow.target, report.flow.source)
+        with suppress(ConfigError):  # The file does not have it.
+            of_back = replace(request, flow=flow, topics=shared, end=None, wait_seconds=0.0)
+            other = await verified(configuration, of_back)
+            told += other.failures
+            back = other.proofs
+    transforms = TopicTransforms(configuration.flow(report.flow).policy_config, report.flow.source)
+    found = safe_ranges(report.proofs, whole, back=back, is_changed=transforms.changes_content)
+    return report, found, told
 
 
 _RANGE: Fields["SafeRange"] = table(
