@@ -32,7 +32,7 @@ from twinlog.cli.ui.feed import (
     shared_owners,
 )
 from twinlog.cli.verdict.flows import partitions
-from twinlog.cli.verdict.issues import Issue, Level, Verdict, worst
+from twinlog.cli.verdict.issues import SEVERITY, Issue, Level, Verdict, worst
 from twinlog.cli.verdict.moving import (
     Drain,
     LagHistory,
@@ -66,8 +66,9 @@ class Health:
 
 def flow_health(row: FlowRow, verdict: Verdict) -> Health:
     pressing = [each for each in verdict.pressing if each.concerns(row.flow)]
+    silent = [Level.WARN] if _is_silent(row) else []
     return Health(
-        level=worst(pressing),
+        level=max([worst(pressing), *silent], key=SEVERITY.index),
         word=_word(row, pressing),
         issues=[each for each in pressing if "->" in each.about],
         notes=[
@@ -85,6 +86,11 @@ def head(verdict: Verdict, flows: int) -> dict[str, Any]:
     return {"level": worst(pressing), "title": title, "issues": [asdict(each) for each in pressing]}
 
 
+def _is_silent(row: FlowRow) -> bool:
+    """Whether nobody tells of its copy."""
+    return row.records is None and not row.stands_by("source")
+
+
 def _word(row: FlowRow, pressing: Sequence[Issue]) -> str:
     level = worst(pressing)
     if row.is_paused:
@@ -95,6 +101,8 @@ def _word(row: FlowRow, pressing: Sequence[Issue]) -> str:
         return "Falling behind"
     if level == Level.WARN:
         return "Needs attention"
+    if _is_silent(row):
+        return "Not known"
     if row.stands_by("source"):
         return "On standby"
     if row.lag_records and (row.lag_seconds or 0.0) > CATCHING_UP_SECONDS:
@@ -207,7 +215,7 @@ class RecentChanges:
     _processes: dict[str, int] = field(default_factory=dict)
 
     def note(self, status: Status, verdict: Verdict, now_ms: int, *, answered: bool) -> None:
-        """While no service answers (`answered`), nothing is known to be over."""
+        """While a service does not answer (`answered`), nothing is known to be over."""
         holds = {} if answered else dict(self._holds)
         for row in status.flows.values():
             for each in row.in_force:
@@ -270,7 +278,9 @@ class Upstream:
         answered = any(row.health == SERVING for row in status.services)
         if answered:
             self._told_ms = now_ms
-        self._journal.note(status, verdict, now_ms, answered=answered)
+        self._journal.note(
+            status, verdict, now_ms, answered=all(row.health == SERVING for row in status.services)
+        )
         flows = {name: self._flow(flow, verdict) for name, flow in status.flows.items()}
         page = {"as_of_ms": now_ms, "told_ms": self._told_ms, "changes": list(self._journal.changes)}
         page |= {"every_seconds": STATUS_SECONDS, "same_services": self._same_services}

@@ -29,12 +29,14 @@ def issue(reason: str, about: str = "A->B", level: Level = Level.BAD, **more: ob
         (flow(), "Idle"),
         (flow(source_written_age_seconds=1.0, lag_records=9, lag_seconds=60.0), "Catching up"),
         (flow(source_written_age_seconds=1.0, lag_records=9, lag_seconds=1.0), "Copying"),
+        (flow(records=None, lag_records=None), "Not known"),
     ],
 )
 def test_a_flow_without_problems_is_good_and_has_a_word(row: FlowRow, word: str) -> None:
     limit = issue("NO_TOPICS", level=Level.NOTE)
     other = Verdict(issues=[issue("FAULTED", about="B->A"), limit])
-    assert flow_health(row, other) == Health(level=Level.GOOD, word=word, issues=[], notes=[limit])
+    level = Level.WARN if word == "Not known" else Level.GOOD
+    assert flow_health(row, other) == Health(level=level, word=word, issues=[], notes=[limit])
 
 
 def test_a_flow_of_another_process_is_on_standby() -> None:

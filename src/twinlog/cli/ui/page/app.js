@@ -1,6 +1,6 @@
 import { html, render, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { Flows } from "./flows.js";
-import { ago, amount, clock, counted, joined, number, seconds } from "./format.js";
+import { ago, amount, counted, joined, number, seconds, timeTold } from "./format.js";
 import { Icon } from "./icons.js";
 import { Gaps, Groups, Partitions } from "./lists.js";
 import { Migration } from "./migration.js";
@@ -71,7 +71,7 @@ function Header({ where }) {
       <h1><${Icon} name="logo"/><span>Twinlog</span></h1>
       <div class="status" role="status"><a class=${"overall " + verdict.level} href="#/flows"><${Icon} name=${verdict.level}/><b>${verdict.title}</b>
         <span class="first">${verdict.level === "unknown" ? "" : first ? headline(first) : summary()}</span></a></div>
-      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.at ? html` <span class="age">${clock(fresh.at).slice(11)}</span>` : fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span></div>
+      <span class=${"fresh " + fresh.name} title="age of the data"><${Icon} name=${fresh.name}/>${fresh.word}${fresh.at ? html` <span class="age">${timeTold(fresh.at, fresh.at + 1000 * fresh.old)}</span>` : fresh.old === null ? "" : html` <span class="age">${fresh.old < 2 ? "now" : `${joined(seconds(Math.round(fresh.old)))} old`}</span>`}</span></div>
     <nav aria-label="views" ref=${nav}>${NAMES.map((name) => html`<a key=${name} href=${flowLink(name, where.flow)} aria-current=${where.view === name ? "page" : undefined}>${name}<${Badge} name=${name} flow=${where.flow}/></a>`)}
       ${where.flow && html`<span class="scope">only ${flowName(where.flow)} <a href=${`#/${where.view}`}>show all flows</a></span>`}</nav>
     ${fresh.word === "disconnected" && html`<${Notice}><b>Disconnected.</b> ${store.message} The page shows its last data and connects again by itself.</${Notice}>`}

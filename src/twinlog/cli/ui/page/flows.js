@@ -1,11 +1,11 @@
 // The first view: how each flow is doing, and what needs somebody.
 import { html } from "./vendor/preact-htm.js";
-import { ago, amount, bytes, clock, counted, joined, number, rate, seconds } from "./format.js";
+import { ago, amount, bytes, counted, joined, number, rate, seconds, timeTold } from "./format.js";
 import { Icon } from "./icons.js";
 import { compare } from "./list.js";
 import { Chip, Command, Empty, Facts, Issue, Remedy, StateBar, Words, flowLink, flowName, tone } from "./parts.js";
 import { Spark } from "./spark.js";
-import { partitionsOf, store } from "./stream.js";
+import { now, partitionsOf, store } from "./stream.js";
 
 const SHOWN_REASONS = 3;
 const SEVERITY = ["bad", "warn", "good"];
@@ -89,7 +89,7 @@ function Card({ row }) {
   const ready = row.topics.READY, partitions = Object.values(row.partitions).reduce((sum, count) => sum + count, 0);
   return html`<section class=${"card flow " + health.level} aria-label=${`flow ${row.flow}`}>
     <div class="title"><h2>${flowName(row.flow)}</h2><span class=${"state " + health.level}><${Icon} name=${health.level}/>${health.word}</span>
-      <span class="soft">${ready === undefined ? "" : `${counted(ready, "topic")} · `}${partitions ? counted(partitions, "partition") : ""}${row.group_count === null ? "" : ` · ${counted(row.group_count, "group")}`}</span></div>
+      <span class="soft">${[[ready, "topic"], [partitions || null, "partition"], [row.group_count, "group"]].filter(([count]) => (count ?? null) !== null).map(([count, word]) => counted(count, word)).join(" · ")}</span></div>
     <${Tiles} row=${row}/>
     <${Facts} facts=${row.facts}/>
     <${Wrong} row=${row}/>
@@ -114,5 +114,5 @@ export function Flows({ flow }) {
 function Changes() {
   const changes = (store.tables.page.page || {}).changes || [];
   return changes.length ? html`<section class="card changes"><h2>What changed</h2><ul class="plain">${[...changes].reverse().map((each) => html`<li class=${"text " + (each.begins ? each.level : "good")}><${Icon} name=${each.begins ? each.level : "good"}/>
-    <span><span class="soft">${clock(each.at_ms).slice(11)}</span> ${flowName(each.about)}: ${each.begins ? html`<${Words} text=${each.message}/>` : "over"} <span class="reason">${each.reason}</span></span></li>`)}</ul></section>` : "";
+    <span><span class="soft">${timeTold(each.at_ms, now())}</span> ${flowName(each.about)}: ${each.begins ? html`<${Words} text=${each.message}/>` : "over"} <span class="reason">${each.reason}</span></span></li>`)}</ul></section>` : "";
 }

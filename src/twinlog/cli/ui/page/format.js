@@ -27,7 +27,7 @@ export function seconds(value) {
   if (value < 10) return [Number.isInteger(value) ? String(value) : value.toFixed(2), "s"];
   if (value < 120) return [value.toFixed(0), "s"];
   if (value < 7200) return [(value / 60).toFixed(0), "min"];
-  return value < 172800 ? [(value / 3600).toFixed(1), "h"] : [(value / 86400).toFixed(1), "d"];
+  return value < 172800 ? [(value / 3600).toFixed(1), "h"] : [(value / 86400).toFixed(value < 864000 ? 1 : 0), "d"];
 }
 
 export const ago = (value) => (value < 2 ? "just now" : `${joined(seconds(value < 10 ? Math.round(value) : value))} ago`);
@@ -38,7 +38,7 @@ export const counted = (count, word) => `${number(count)} ${word}${count === 1 ?
 // The age of a time, by the clock of the server that told it.
 export const age = (ms, nowMs) => (ms ? Math.max(0, (nowMs - ms) / 1000) : null);
 
-export function clock(stamp) {
+function clock(stamp) {
   const told = new Date(stamp);
   return Number.isNaN(told.getTime()) ? "" : told.toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
@@ -46,8 +46,11 @@ export function clock(stamp) {
 const STAMP = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
 const LONG_AGO_MS = 86400000;
 
-// Times in what services say, as people read them: of today without the day.
-export const timesTold = (text) => text.replace(STAMP, (stamp) => {
-  const known = clock(stamp);
-  return Date.now() - new Date(stamp) < LONG_AGO_MS ? known.slice(11) : known;
-});
+// A time as people read it, with its age: of today without the day.
+export function timeTold(stamp, nowMs) {
+  const known = clock(stamp), old = nowMs - new Date(stamp);
+  return known && `${old < LONG_AGO_MS ? known.slice(11) : known} (${ago(Math.max(0, old / 1000))})`;
+}
+
+// The times in what services say.
+export const timesTold = (text, nowMs) => text.replace(STAMP, (stamp) => timeTold(stamp, nowMs));

@@ -1,15 +1,14 @@
 // Partitions, groups and gaps: lists of thousands, with what is known of the row that is chosen.
 import { html } from "./vendor/preact-htm.js";
-import { age, bytes, clock, counted, joined, number, rate, seconds } from "./format.js";
+import { age, ago, bytes, counted, joined, number, rate, seconds, timeTold } from "./format.js";
 import { Icon } from "./icons.js";
 import { Filter, List, Split, useRows } from "./list.js";
 import { Chip, Command, Empty, Remedy, Words, flowName } from "./parts.js";
-import { groupsOf, partitionsOf, store } from "./stream.js";
+import { groupsOf, now, partitionsOf, store } from "./stream.js";
 
 const STATES = ["FAULTED", "STALLED", "BACKOFF", "WAITING", "PAUSED", "RUNNING"];
 const TRANSLATED = new Set(["EXACT", "PRESERVED", "BEFORE_START", "UP_TO_DATE", "FLOOR", "MAPPED", "ACTIVE_ON_TARGET"]);
 const quoted = (text) => (/^[\w.,:/@%+=-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\"'\"'")}'`);
-const now = () => (store.tables.page.page || {}).as_of_ms || Date.now();
 const flowColumn = (flow) =>
   flow || Object.keys(store.tables.flows).length < 2 ? [] : [{ key: "flow", title: "Flow", kind: "wide", show: (row) => flowName(row.flow) }];
 const template = (name, flow) => name + (flowColumn(flow).length ? " manyflows" : "");
@@ -77,13 +76,13 @@ export function Gaps({ flow, search, onSearch, selected, onSelect }) {
     { key: "reason", title: "Reason", show: (each) => html`<span class=${"chip " + open(each)}><${Icon} name=${open(each)}/>${each.reason}</span>` },
     { key: "lost", title: "Lost", kind: "num", show: (each) => number(each.lost) },
     { key: "from", title: "Offsets", kind: "wide", show: (each) => (each.topic ? `${each.from} to ${each.to - 1}` : "") },
-    { key: "found", title: "Found", kind: "wide", show: (each) => `${each.found ? clock(each.found) : ""}${each.acknowledged_by ? ` · acknowledged by ${each.acknowledged_by}` : ""}` }];
+    { key: "found", title: "Found", kind: "wide", hint: (each) => (each.found ? timeTold(each.found, now()) : ""), show: (each) => `${each.found ? ago(age(new Date(each.found), now())) : ""}${each.acknowledged_by ? ` · acknowledged by ${each.acknowledged_by}` : ""}` }];
   const list = html`<${List} name=${template("gaps", flow)} columns=${columns} rows=${rows} sort=${sort} onSort=${onSort} selected=${selected}
     onSelect=${onSelect} empty=${all.length ? "No gap matches the filter." : html`<${Empty} title="Nothing is lost" tone="good"><p>Gaps would appear here with their exact offsets.</p></${Empty}>`}/>`;
   return html`<${Filter} search=${search} onSearch=${onSearch} shown=${rows.length} all=${all.length} what="gaps"/>
     <${Split} list=${list} title=${row && (row.topic ? `${row.topic}-${row.partition}` : row.flow)} onClose=${() => onSelect("")}>${row && html`
       <${Said} reason=${row.reason} message=${row.message}/>
-      ${row.topic && html`<dl><dt>Offsets</dt><dd>${row.from} to ${row.to - 1}</dd><dt>Lost</dt><dd>${counted(row.lost, "offset")}</dd><dt>Found</dt><dd>${clock(row.found)}</dd>
+      ${row.topic && html`<dl><dt>Offsets</dt><dd>${row.from} to ${row.to - 1}</dd><dt>Lost</dt><dd>${counted(row.lost, "offset")}</dd><dt>Found</dt><dd>${timeTold(row.found, now())}</dd>
         <dt>Acknowledged</dt><dd>${row.acknowledged_by ? `by ${row.acknowledged_by}` : "no"}</dd></dl>
         ${!row.acknowledged_by && html`<${Command} line=${`twinlog gaps ack ${quoted(row.flow)} --topic ${quoted(row.topic)} --partition ${row.partition} --from ${row.from}`}/>`}`}`}</${Split}>`;
 }

@@ -1,7 +1,7 @@
 import { html, useEffect, useRef, useState } from "./vendor/preact-htm.js";
 import { number, timesTold } from "./format.js";
 import { Icon } from "./icons.js";
-import { store } from "./stream.js";
+import { now, store } from "./stream.js";
 
 const GOOD = ["RUNNING", "SERVING", "ALIVE", "GO", "EXACT", "MAPPED", "PRESERVED", "UP_TO_DATE", "EQUAL", "DRAINED", "READY", "OWNER", "DONE"];
 const WARN = ["PAUSED", "WAITING", "BACKOFF", "WAIT", "DRAINING", "STEADY", "FLOOR", "NOT_READY", "MOVE", "INCOMPLETE"];
@@ -28,7 +28,7 @@ function whole(line) {
 
 // Commands stand between backticks.
 export const Words = ({ text }) =>
-  timesTold(text).split("`").map((part, at) => (at % 2 ? html`<code title=${whole(part)}>${part}</code>` : part));
+  timesTold(text, now()).split("`").map((part, at) => (at % 2 ? html`<code title=${whole(part)}>${part}</code>` : part));
 
 const COPIED_MS = 2000;
 

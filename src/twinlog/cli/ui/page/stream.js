@@ -10,6 +10,9 @@ export const store = {
 };
 let frame = 0, asOf = 0, asOfSeen = 0;
 
+// The time of the data, by the clock of the server that told them.
+export const now = () => (store.tables.page.page || {}).as_of_ms || Date.now();
+
 export function subscribe(listener) { listeners.add(listener); return () => listeners.delete(listener); }
 function changed() {
   store.version += 1;

@@ -1,10 +1,10 @@
 // Clusters and flows as a drawn graph, laid out in pixels of the screen so that its words stay readable.
 import { html, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js";
-import { amount, clock, joined, number } from "./format.js";
+import { amount, joined, number, timeTold } from "./format.js";
 import { delayOf } from "./flows.js";
 import { LABEL, layout } from "./graph.js";
 import { Chip, Empty, flowLink, flowName, tone } from "./parts.js";
-import { store } from "./stream.js";
+import { now, store } from "./stream.js";
 
 const silent = (row) => Object.keys((row && row.silent_brokers) || {}).join(", ");
 const reached = (row) => {
@@ -63,5 +63,5 @@ export function Topology({ flow }) {
   return html`<section class="card"><h2 class="hidden">Topology</h2><${Graph} names=${[...names].sort()} flows=${flows}/></section>
     <div class="cards"><section class="card"><h2>Flows</h2><table><thead><tr><th>Flow</th><th>Heartbeats</th><th class="num">Delay</th><th class="num">Lag</th></tr></thead>
       <tbody>${flows.map((row) => html`<tr key=${row.flow}><td><a href=${flowLink("flows", row.flow)}>${flowName(row.flow)}</a></td><td><${Chip} word=${row.path || "UNKNOWN"}/></td><td class="num">${joined(delayOf(row).value)}</td><td class="num">${number(row.lag_records)}</td></tr>`)}</tbody></table></section>
-    <section class="card"><h2>Paths that heartbeats took</h2>${paths.length ? html`<ul class="plain">${paths.map((path) => html`<li>${[...path.upstream, path.observed_on].join(" → ")} <span class="soft">${path.topic}, last seen ${path.last_seen ? clock(path.last_seen) : "never"}</span></li>`)}</ul>` : html`<p class="soft">No heartbeat has arrived yet.</p>`}</section></div>`;
+    <section class="card"><h2>Paths that heartbeats took</h2>${paths.length ? html`<ul class="plain">${paths.map((path) => html`<li>${[...path.upstream, path.observed_on].join(" → ")} <span class="soft">${path.topic}, last seen ${path.last_seen ? timeTold(path.last_seen, now()) : "never"}</span></li>`)}</ul>` : html`<p class="soft">No heartbeat has arrived yet.</p>`}</section></div>`;
 }
