@@ -37,11 +37,11 @@ async def _drains(stop: asyncio.Event) -> None:
     await wait_or_stop(asyncio.Event(), 2.0)
 
 
-def test_a_clean_stop_waits_for_loops_to_drain() -> None:
-    assert run_in_virtual_time(_supervise(stop_after=10, one=_drains, two=_drains)) == pytest.approx(12)
+async def test_a_clean_stop_waits_for_loops_to_drain() -> None:
+    assert await _supervise(stop_after=10, one=_drains, two=_drains) == pytest.approx(12)
 
 
-def test_a_stuck_loop_is_cancelled_at_the_end_of_the_grace_and_cleans_up() -> None:
+async def test_a_stuck_loop_is_cancelled_at_the_end_of_the_grace_and_cleans_up() -> None:
     cleaned_up = []
 
     async def stuck(stop: asyncio.Event) -> None:
@@ -50,13 +50,13 @@ def test_a_stuck_loop_is_cancelled_at_the_end_of_the_grace_and_cleans_up() -> No
         finally:
             cleaned_up.append(_now())
 
-    ended = run_in_virtual_time(_supervise(stop_after=10, stuck=stuck, good=_drains))
+    ended = await _supervise(stop_after=10, stuck=stuck, good=_drains)
 
     assert ended == pytest.approx(15)
     assert cleaned_up == [pytest.approx(15)]
 
 
-def test_a_crash_surfaces_at_once_and_cancels_the_others() -> None:
+async def test_a_crash_surfaces_at_once_and_cancels_the_others() -> None:
     cancelled = []
 
     async def crashes(stop: asyncio.Event) -> None:
@@ -71,23 +71,23 @@ def test_a_crash_surfaces_at_once_and_cancels_the_others() -> None:
             raise
 
     with pytest.raises(ExceptionGroup) as failure:
-        run_in_virtual_time(_supervise(stop_after=10, crashes=crashes, other=other))
+        await _supervise(stop_after=10, crashes=crashes, other=other)
 
     assert failure.group_contains(ValueError, match="broken")
     assert cancelled == [pytest.approx(3)]
 
 
-def test_a_loop_that_returns_before_stop_is_a_failure_that_names_it() -> None:
+async def test_a_loop_that_returns_before_stop_is_a_failure_that_names_it() -> None:
     async def leaves(stop: asyncio.Event) -> None:
         return
 
     with pytest.raises(ExceptionGroup) as failure:
-        run_in_virtual_time(_supervise(stop_after=10, leaves=leaves, good=_drains))
+        await _supervise(stop_after=10, leaves=leaves, good=_drains)
 
     assert failure.group_contains(LoopExited, match="'leaves'")
 
 
-def test_a_failure_while_draining_lets_the_others_drain_first() -> None:
+async def test_a_failure_while_draining_lets_the_others_drain_first() -> None:
     drained = []
 
     async def fails(stop: asyncio.Event) -> None:
@@ -99,92 +99,71 @@ def test_a_failure_while_draining_lets_the_others_drain_first() -> None:
         drained.append(_now())
 
     with pytest.raises(ExceptionGroup) as failure:
-        run_in_virtual_time(_supervise(stop_after=10, fails=fails, good=good))
+        await _supervise(stop_after=10, fails=fails, good=good)
 
     assert failure.group_contains(ValueError, match="late")
     assert drained == [pytest.approx(12)]
 
 
-def test_waiting_ends_by_stop_or_by_time() -> None:
-    async def waits() -> tuple[bool, float, bool, float]:
-        stop = asyncio.Event()
-        by_time = await wait_or_stop(stop, 7)
-        after_time = _now()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_stop_after(stop, 1), name="stopper")
-            by_stop = await wait_or_stop(stop, 7)
-        return by_time, after_time, by_stop, _now()
-
-    by_time, after_time, by_stop, after_stop = run_in_virtual_time(waits())
-    assert not by_time
-    assert by_stop
-    assert [after_time, after_stop] == pytest.approx([7, 8])
+async def test_waiting_ends_by_stop_or_by_time() -> None:
+    stop = asyncio.Event()
+    assert not await wait_or_stop(stop, 7)
+    assert _now() == pytest.approx(7)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_stop_after(stop, 1), name="stopper")
+        assert await wait_or_stop(stop, 7)
+    assert _now() == pytest.approx(8)
 
 
-def test_waiting_for_any_event_leaves_no_waiter_behind() -> None:
-    async def waits() -> tuple[bool, bool, int]:
-        one, other = asyncio.Event(), asyncio.Event()
-        timed_out = await wait_for_any(one, other, seconds=2)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_stop_after(other, 1), name="setter")
-            seen = await wait_for_any(one, other, seconds=5)
-        return timed_out, seen, len(asyncio.all_tasks())
-
-    assert run_in_virtual_time(waits()) == (False, True, 1)
+async def test_waiting_for_any_event_leaves_no_waiter_behind() -> None:
+    one, other = asyncio.Event(), asyncio.Event()
+    assert not await wait_for_any(one, other, seconds=2)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_stop_after(other, 1), name="setter")
+        assert await wait_for_any(one, other, seconds=5)
+    assert len(asyncio.all_tasks()) == 1
 
 
-def test_waiting_for_one_event_ends_by_it_or_by_time() -> None:
-    async def waits() -> tuple[bool, bool, float]:
-        event = asyncio.Event()
-        timed_out = await wait_for_any(event, seconds=2)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_stop_after(event, 1), name="setter")
-            seen = await wait_for_any(event)
-        return timed_out, seen, _now()
-
-    timed_out, seen, ended = run_in_virtual_time(waits())
-    assert (timed_out, seen) == (False, True)
-    assert ended == pytest.approx(3)
+async def test_waiting_for_one_event_ends_by_it_or_by_time() -> None:
+    event = asyncio.Event()
+    assert not await wait_for_any(event, seconds=2)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_stop_after(event, 1), name="setter")
+        assert await wait_for_any(event)
+    assert _now() == pytest.approx(3)
 
 
-def test_a_step_that_waits_for_a_broker_is_cut_short_after_stop() -> None:
-    async def scenario() -> tuple[str | None, float]:
-        stop = asyncio.Event()
+async def test_a_step_that_waits_for_a_broker_is_cut_short_after_stop() -> None:
+    stop = asyncio.Event()
 
-        async def step() -> str:
-            await wait_or_stop(asyncio.Event(), 30)
-            return "answer"
+    async def step() -> str:
+        await wait_or_stop(asyncio.Event(), 30)
+        return "answer"
 
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_stop_after(stop, 2), name="stopper")
-            return await finish_or_cancel(step(), stop=stop, grace_seconds=3), _now()
-
-    result, ended = run_in_virtual_time(scenario())
-    assert result is None
-    assert ended == pytest.approx(5)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_stop_after(stop, 2), name="stopper")
+        assert await finish_or_cancel(step(), stop=stop, grace_seconds=3) is None
+        assert _now() == pytest.approx(5)
 
 
-def test_a_step_that_ends_in_time_gives_its_result_and_its_error() -> None:
-    async def scenario() -> str | None:
-        stop = asyncio.Event()
+async def test_a_step_that_ends_in_time_gives_its_result_and_its_error() -> None:
+    stop = asyncio.Event()
 
-        async def answers() -> str:
-            await wait_or_stop(stop, 1)
-            return "answer"
+    async def answers() -> str:
+        await wait_or_stop(stop, 1)
+        return "answer"
 
-        async def refuses() -> str:
-            raise FatalKafkaError("no")
+    async def refuses() -> str:
+        raise FatalKafkaError("no")
 
-        async def times_out() -> str:
-            raise TimeoutError("its own")
+    async def times_out() -> str:
+        raise TimeoutError("its own")
 
-        with pytest.raises(FatalKafkaError, match="no"):
-            await finish_or_cancel(refuses(), stop=stop)
-        with pytest.raises(TimeoutError, match="its own"):
-            await finish_or_cancel(times_out(), stop=stop)
-        return await finish_or_cancel(answers(), stop=stop)
-
-    assert run_in_virtual_time(scenario()) == "answer"
+    with pytest.raises(FatalKafkaError, match="no"):
+        await finish_or_cancel(refuses(), stop=stop)
+    with pytest.raises(TimeoutError, match="its own"):
+        await finish_or_cancel(times_out(), stop=stop)
+    assert await finish_or_cancel(answers(), stop=stop) == "answer"
 
 
 def test_backoff_grows_to_its_bound_and_starts_again_after_a_success() -> None:
@@ -316,23 +295,17 @@ def test_a_defect_in_a_step_ends_the_loop() -> None:
         run_in_virtual_time(scenario())
 
 
-def test_what_comes_while_the_process_was_starved_is_not_late() -> None:
-    async def comes_after_some_turns_of_the_loop() -> None:
-        loop = asyncio.get_running_loop()
-        async with timeout_of_own_time(10.0):
-            for _ in range(5):
-                turn = loop.create_future()
-                loop.call_soon(turn.set_result, None)
-                await turn
-
-    run_in_virtual_time(comes_after_some_turns_of_the_loop(), tick_seconds=15.0)
+async def test_what_comes_while_the_process_was_starved_is_not_late() -> None:
+    loop = asyncio.get_running_loop()
+    async with timeout_of_own_time(10.0):
+        for _ in range(5):
+            turn = loop.create_future()
+            loop.call_soon(turn.set_result, None)
+            await turn
 
 
-def test_nothing_that_comes_is_late_by_the_time_of_the_process() -> None:
-    async def waits() -> None:
-        with pytest.raises(TimeoutError):
-            async with timeout_of_own_time(5.0):
-                await asyncio.Event().wait()
-        assert _now() == pytest.approx(5.0)
-
-    run_in_virtual_time(waits())
+async def test_nothing_that_comes_is_late_by_the_time_of_the_process() -> None:
+    with pytest.raises(TimeoutError):
+        async with timeout_of_own_time(5.0):
+            await asyncio.Event().wait()
+    assert _now() == pytest.approx(5.0)

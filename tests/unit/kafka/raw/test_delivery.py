@@ -18,7 +18,6 @@ from twinlog.kafka.raw.produce.wire import ProduceAnswer, ProduceResponse
 from twinlog.kafka.raw.transactions.coordinator import TransactionCoordinator
 from twinlog.kafka.raw.transactions.wire import ProducerIdentity
 from twinlog.model import TopicPartition
-from twinlog.testing.virtual_time import run_in_virtual_time
 
 LONG, SHORT = TopicPartition("t", 1), TopicPartition("t", 2)
 """Each is led by the broker of its number."""
@@ -75,75 +74,64 @@ class _Away(_Session):
         raise TransientKafkaError("no broker", reason="KAFKA_UNAVAILABLE")
 
 
-def test_a_transaction_that_takes_too_long_fails_before_its_coordinator_aborts_it() -> None:
+async def test_a_transaction_that_takes_too_long_fails_before_its_coordinator_aborts_it() -> None:
     """Data and positions have their own time-outs, which together may be longer."""
 
-    async def run() -> None:
-        session = cast("DataClientPool", _Away(_Client({})))
-        coordinator = TransactionCoordinator(session, "id", transaction_timeout_seconds=60)
-        delivery = Delivery(session, ProducerSettings(delivery_timeout_seconds=40), coordinator, "id")
-        tasks = OwnedTasks("a test", lambda _: None)
-        await tasks.open()
-        delivery.start(tasks, ProducerIdentity(1, 0))
-        batch = build_batch([NewRecord(None, b"v", 0)])
-        loop = asyncio.get_running_loop()
-        assert delivery.end_seconds == 40
-        data = delivery.put(LONG, batch)
-        await pause(30.0)
-        delivery.batches.finish(delivery.batches.queue_of(LONG).waiting.popleft(), 7)
-        assert await data == 7
-        assert delivery.end_seconds == 30
-        with pytest.raises(TransientKafkaError) as late:
-            await delivery.put(SHORT, batch)
-        assert late.value.reason == "KAFKA_TIMEOUT"
-        assert 53.9 <= loop.time() <= 54.1
-        delivery.stop()
-        await tasks.close()
-
-    run_in_virtual_time(run())
+    session = cast("DataClientPool", _Away(_Client({})))
+    coordinator = TransactionCoordinator(session, "id", transaction_timeout_seconds=60)
+    delivery = Delivery(session, ProducerSettings(delivery_timeout_seconds=40), coordinator, "id")
+    tasks = OwnedTasks("a test", lambda _: None)
+    await tasks.open()
+    delivery.start(tasks, ProducerIdentity(1, 0))
+    batch = build_batch([NewRecord(None, b"v", 0)])
+    loop = asyncio.get_running_loop()
+    assert delivery.end_seconds == 40
+    data = delivery.put(LONG, batch)
+    await pause(30.0)
+    delivery.batches.finish(delivery.batches.queue_of(LONG).waiting.popleft(), 7)
+    assert await data == 7
+    assert delivery.end_seconds == 30
+    with pytest.raises(TransientKafkaError) as late:
+        await delivery.put(SHORT, batch)
+    assert late.value.reason == "KAFKA_TIMEOUT"
+    assert 53.9 <= loop.time() <= 54.1
+    delivery.stop()
+    await tasks.close()
 
 
-def test_a_broker_whose_throttle_is_over_does_not_wait_for_that_of_another() -> None:
-    async def run() -> None:
-        long, short = _Connection(LONG, 10.0), _Connection(SHORT, 0.5)
-        client = _Client(
-            {(LONG.partition, _PRODUCE_CONNECTION): long, (SHORT.partition, _PRODUCE_CONNECTION): short}
-        )
-        session = cast("DataClientPool", _Session(client))
-        coordinator = TransactionCoordinator(session, None, transaction_timeout_seconds=60)
-        delivery = Delivery(session, ProducerSettings(), coordinator, None)
-        mistakes: list[Exception] = []
-        tasks = OwnedTasks("a test", mistakes.append)
-        await tasks.open()
-        delivery.start(tasks, ProducerIdentity(1, 0))
-        batch = build_batch([NewRecord(None, b"v", 0)])
-        sent = [delivery.put(partition, batch) for partition in (LONG, SHORT)]
-        assert [await acknowledged for acknowledged in sent] == [7, 7]
-        delivery.stop()
-        await tasks.close()
-        assert not mistakes
-        assert 10.0 <= long.posted_at[0] < 10.1
-        assert 0.5 <= short.posted_at[0] < 0.6
-
-    run_in_virtual_time(run())
+async def test_a_broker_whose_throttle_is_over_does_not_wait_for_that_of_another() -> None:
+    long, short = _Connection(LONG, 10.0), _Connection(SHORT, 0.5)
+    client = _Client(
+        {(LONG.partition, _PRODUCE_CONNECTION): long, (SHORT.partition, _PRODUCE_CONNECTION): short}
+    )
+    session = cast("DataClientPool", _Session(client))
+    coordinator = TransactionCoordinator(session, None, transaction_timeout_seconds=60)
+    delivery = Delivery(session, ProducerSettings(), coordinator, None)
+    mistakes: list[Exception] = []
+    tasks = OwnedTasks("a test", mistakes.append)
+    await tasks.open()
+    delivery.start(tasks, ProducerIdentity(1, 0))
+    batch = build_batch([NewRecord(None, b"v", 0)])
+    sent = [delivery.put(partition, batch) for partition in (LONG, SHORT)]
+    assert [await acknowledged for acknowledged in sent] == [7, 7]
+    delivery.stop()
+    await tasks.close()
+    assert not mistakes
+    assert 10.0 <= long.posted_at[0] < 10.1
+    assert 0.5 <= short.posted_at[0] < 0.6
 
 
-def test_a_session_knows_that_a_broker_throttles_what_a_producer_sends() -> None:
+async def test_a_session_knows_that_a_broker_throttles_what_a_producer_sends() -> None:
     """Its batches do not go by the session: a task that waits for nothing else would not know for what."""
 
     class Opened(_Client):
         async def bootstrap(self) -> None:
             return None
 
-    async def run() -> None:
-        opened = Opened({(1, _PRODUCE_CONNECTION): _Connection(LONG, 10.0)})
-        session = DataClientPool(
-            "B", {}, timeout_seconds=30, new_client=lambda **_: cast("DataClient", opened)
-        )
-        assert not session.is_throttled
-        await session.client("write")
-        assert session.is_throttled
-        await pause(10.0)
-        assert not session.is_throttled
-
-    run_in_virtual_time(run())
+    opened = Opened({(1, _PRODUCE_CONNECTION): _Connection(LONG, 10.0)})
+    session = DataClientPool("B", {}, timeout_seconds=30, new_client=lambda **_: cast("DataClient", opened))
+    assert not session.is_throttled
+    await session.client("write")
+    assert session.is_throttled
+    await pause(10.0)
+    assert not session.is_throttled

@@ -12,7 +12,7 @@ from twinlog.errors import TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.brokers import eventually
-from twinlog.testing.virtual_time import FakeClock, run_in_virtual_time
+from twinlog.testing.virtual_time import FakeClock
 from twinlog_source.config import source_flows
 from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_jobs import (
@@ -84,16 +84,13 @@ class SlowSpark(StuckSpark):
         await epoch.over.wait()
 
 
-def test_tasks_that_are_ready_are_given_up_only_when_no_other_has_become_so_for_a_while() -> None:
-    async def run() -> None:
-        now = asyncio.get_running_loop().time
-        async with asyncio.TaskGroup() as group:
-            with pytest.raises(TransientKafkaError, match="1 of 4 tasks") as failure:
-                await jobs_on(SlowSpark()).prepare(((P,),) * 4, number=1, group=group, meanwhile=nothing)
-        assert failure.value.reason == "EPOCH_NOT_READY"
-        assert now() >= 4 * (PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
-
-    run_in_virtual_time(run())
+async def test_tasks_that_are_ready_are_given_up_only_when_no_other_has_become_so_for_a_while() -> None:
+    now = asyncio.get_running_loop().time
+    async with asyncio.TaskGroup() as group:
+        with pytest.raises(TransientKafkaError, match="1 of 4 tasks") as failure:
+            await jobs_on(SlowSpark()).prepare(((P,),) * 4, number=1, group=group, meanwhile=nothing)
+    assert failure.value.reason == "EPOCH_NOT_READY"
+    assert now() >= 4 * (PREPARE_TIMEOUT_SECONDS - MEANWHILE_SECONDS)
 
 
 class CrowdedSpark(StuckSpark):
@@ -113,13 +110,10 @@ class CrowdedSpark(StuckSpark):
         await epoch.over.wait()
 
 
-def test_a_task_on_a_crowded_machine_is_not_given_up_while_spark_starts_and_each_step_is_made() -> None:
-    async def run() -> None:
-        async with asyncio.TaskGroup() as group:
-            epoch = await jobs_on(CrowdedSpark()).prepare(((P,),), number=1, group=group, meanwhile=nothing)
-            epoch.end("EPOCH_OVER")
-
-    run_in_virtual_time(run())
+async def test_a_task_on_a_crowded_machine_is_not_given_up_while_spark_starts_and_each_step_is_made() -> None:
+    async with asyncio.TaskGroup() as group:
+        epoch = await jobs_on(CrowdedSpark()).prepare(((P,),), number=1, group=group, meanwhile=nothing)
+        epoch.end("EPOCH_OVER")
 
 
 async def test_an_epoch_whose_job_ends_without_its_tasks_says_so() -> None:

@@ -1,22 +1,20 @@
 """Workers on the cores of a lender: one that has come is a core, and a lost lender is a lost executor."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow
-from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import SlotState
 from twinlog_source.driver.epoch_rules import Need
 from twinlog_source.driver.lender import EndWorker, Lender, RunWorker
 from twinlog_source.driver.worker_pool import SILENT_SECONDS
-from unit.source.driver.test_worker_pool import Cluster, epoch_of, places, until
+from unit.source.driver.test_worker_pool import Cluster, epoch_of, living, places, until
 
 FLOW = Flow("A", "Z")
 OWN = 2
 NEED = Need(8, follows_cores=True)
-
-Scenario = Callable[[Cluster, Lender, asyncio.TaskGroup], Awaitable[None]]
 
 
 async def lend(cluster: Cluster, lender: Lender, dead: set[int]) -> None:
@@ -37,24 +35,19 @@ async def lend(cluster: Cluster, lender: Lender, dead: set[int]) -> None:
                     jobs[number].cancel()
 
 
-def lent(scenario: Scenario, *, dead: tuple[int, ...] = ()) -> None:
-    async def life() -> None:
-        cluster, stop = Cluster(OWN, OWN), asyncio.Event()
-        lender = Lender(name="other:17401", cores=2, flows=frozenset({FLOW}))
-        async with asyncio.TaskGroup() as group:
-            loop = group.create_task(cluster.pool.run_workers(stop), name="pool")
-            lending = group.create_task(lend(cluster, lender, {*dead}), name="lender")
+@asynccontextmanager
+async def lending(*, dead: tuple[int, ...] = ()) -> AsyncIterator[tuple[Cluster, Lender, asyncio.TaskGroup]]:
+    lender = Lender(name="other:17401", cores=2, flows=frozenset({FLOW}))
+    async with asyncio.TaskGroup() as lenders:
+        async with living(free=OWN, cores=OWN) as (cluster, group):
+            lends = lenders.create_task(lend(cluster, lender, {*dead}), name="lender")
             cluster.pool.lenders.append(lender)
-            await scenario(cluster, lender, group)
-            stop.set()
-            await loop
-            lending.cancel()
-
-    run_in_virtual_time(life())
+            yield cluster, lender, group
+        lends.cancel()
 
 
-def test_cores_are_borrowed_once_the_own_ones_copy_and_shared_by_the_flows() -> None:
-    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+async def test_cores_are_borrowed_once_the_own_ones_copy_and_shared_by_the_flows() -> None:
+    async with lending() as (cluster, lender, _):
         pool = cluster.pool
         assert pool.share(FLOW, NEED) == OWN + 2
         await until(lambda: sorted(lender.running) == [3, 4])
@@ -68,11 +61,9 @@ def test_cores_are_borrowed_once_the_own_ones_copy_and_shared_by_the_flows() -> 
         pool.share(other, None)
         assert pool.share(FLOW, Need(8)) == 8, "the file says so"
 
-    lent(scenario)
 
-
-def test_a_lender_that_goes_leaves_no_slot_behind_and_the_flow_is_crowded() -> None:
-    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+async def test_a_lender_that_goes_leaves_no_slot_behind_and_the_flow_is_crowded() -> None:
+    async with lending() as (cluster, lender, group):
         pool, epoch = cluster.pool, epoch_of("A", 4)
         pool.share(FLOW, NEED)
         group.create_task(pool.run(epoch), name="run")
@@ -87,11 +78,9 @@ def test_a_lender_that_goes_leaves_no_slot_behind_and_the_flow_is_crowded() -> N
         await until(lambda: epoch.are(SlotState.RUNNING), 3)
         epoch.end("SHUTDOWN")
 
-    lent(scenario)
 
-
-def test_lenders_are_told_how_many_cores_are_wanted_beyond_those_of_the_ones_before_them() -> None:
-    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+async def test_lenders_are_told_how_many_cores_are_wanted_beyond_those_of_the_ones_before_them() -> None:
+    async with lending(dead=(3, 4)) as (cluster, lender, _):
         pool, later = cluster.pool, Lender(name="third:17401", cores=3, flows=frozenset({FLOW}))
         stranger = Lender(name="fourth:17401", cores=1)
         pool.lenders += [stranger, later]
@@ -104,11 +93,9 @@ def test_lenders_are_told_how_many_cores_are_wanted_beyond_those_of_the_ones_bef
         pool.share(FLOW, Need(1))
         await until(lambda: lender.wanted == 0, 5)
 
-    lent(scenario, dead=(3, 4))
 
-
-def test_a_silent_worker_of_a_lender_is_given_up_and_killed() -> None:
-    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+async def test_a_silent_worker_of_a_lender_is_given_up_and_killed() -> None:
+    async with lending() as (cluster, lender, group):
         epoch = epoch_of("A", 4)
         cluster.pool.share(FLOW, NEED)
         group.create_task(cluster.pool.run(epoch), name="run")
@@ -119,11 +106,9 @@ def test_a_silent_worker_of_a_lender_is_given_up_and_killed() -> None:
         assert places(cluster) == [1, 1]
         epoch.end("SHUTDOWN")
 
-    lent(scenario)
 
-
-def test_workers_that_never_come_from_a_lender_fail_no_epoch() -> None:
-    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+async def test_workers_that_never_come_from_a_lender_fail_no_epoch() -> None:
+    async with lending(dead=(3, 4)) as (cluster, lender, group):
         pool, epoch = cluster.pool, epoch_of("A", 4)
         pool.share(FLOW, NEED)
         running = group.create_task(pool.run(epoch), name="run")
@@ -135,11 +120,9 @@ def test_workers_that_never_come_from_a_lender_fail_no_epoch() -> None:
         assert not running.done()
         epoch.end("SHUTDOWN")
 
-    lent(scenario, dead=(3, 4))
 
-
-def test_cores_that_a_lender_wants_back_finish_their_epoch_and_get_none_any_more() -> None:
-    async def scenario(cluster: Cluster, lender: Lender, group: asyncio.TaskGroup) -> None:
+async def test_cores_that_a_lender_wants_back_finish_their_epoch_and_get_none_any_more() -> None:
+    async with lending() as (cluster, lender, group):
         pool, first, second = cluster.pool, epoch_of("A", 4), epoch_of("A", 3, 2)
         pool.share(FLOW, NEED)
         group.create_task(pool.run(first), name="first")
@@ -156,5 +139,3 @@ def test_cores_that_a_lender_wants_back_finish_their_epoch_and_get_none_any_more
         await until(lambda: not lender.running, 5)
         assert second.are(SlotState.RUNNING)
         second.end("SHUTDOWN")
-
-    lent(scenario)

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -11,7 +12,7 @@ import pytest
 from twinlog.errors import NotFoundError, TransientKafkaError, TwinlogError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
-from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.driver.epoch import Epoch, LastWords, SlotState
 from twinlog_source.driver.epoch_rules import FLOWS_PER_WORKER, Need
 from twinlog_source.driver.worker_pool import (
@@ -165,20 +166,15 @@ async def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
             await pause(0.05)
 
 
-Scenario = Callable[[Cluster, asyncio.TaskGroup], Awaitable[None]]
-
-
-def lived(scenario: Scenario, *, free: int, cores: int | None = None) -> None:
-    async def life() -> None:
-        cluster, stop = Cluster(cores, free), asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            loop = group.create_task(cluster.pool.run_workers(stop), name="pool")
-            await scenario(cluster, group)
-            stop.set()
-            await loop
-            assert not cluster.running, "all have gone"
-
-    run_in_virtual_time(life())
+@asynccontextmanager
+async def living(*, free: int, cores: int | None = None) -> AsyncIterator[tuple[Cluster, asyncio.TaskGroup]]:
+    cluster, stop = Cluster(cores, free), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        loop = group.create_task(cluster.pool.run_workers(stop), name="pool")
+        yield cluster, group
+        stop.set()
+        await loop
+        assert not cluster.running, "all have gone"
 
 
 def places(cluster: Cluster) -> list[int]:
@@ -187,8 +183,8 @@ def places(cluster: Cluster) -> list[int]:
     return sorted(len(pool[number].places) for number in cluster.running)
 
 
-def test_every_core_copies_while_the_next_epoch_takes_over_in_the_same_workers() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_every_core_copies_while_the_next_epoch_takes_over_in_the_same_workers() -> None:
+    async with living(free=6) as (cluster, group):
         pool, first, second = cluster.pool, epoch_of("A", 6), epoch_of("A", 6, 2)
         assert await pool.claim(first.flow, Need(8)) == 6
         group.create_task(pool.run(first), name="first")
@@ -202,11 +198,9 @@ def test_every_core_copies_while_the_next_epoch_takes_over_in_the_same_workers()
         await until(lambda: places(cluster) == [1] * 6)
         second.end("SHUTDOWN")
 
-    lived(scenario, free=6)
 
-
-def test_five_flows_on_three_executors_of_which_one_is_lost_and_one_comes() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_five_flows_on_three_executors_of_which_one_is_lost_and_one_comes() -> None:
+    async with living(free=9) as (cluster, group):
         pool = cluster.pool
         needs = {"A": 8, "B": 8, "C": 1, "D": 1, "E": 1}
         for name, slots in needs.items():
@@ -231,11 +225,9 @@ def test_five_flows_on_three_executors_of_which_one_is_lost_and_one_comes() -> N
         for epoch in epochs:
             epoch.end("SHUTDOWN")
 
-    lived(scenario, free=9)
 
-
-def test_what_a_lost_worker_ran_waits_for_it_as_it_is_run_again_at_once() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_what_a_lost_worker_ran_waits_for_it_as_it_is_run_again_at_once() -> None:
+    async with living(free=2) as (cluster, group):
         epoch = epoch_of("A", 2)
         await cluster.pool.claim(epoch.flow, Need(2))
         group.create_task(cluster.pool.run(epoch), name="run")
@@ -247,14 +239,12 @@ def test_what_a_lost_worker_ran_waits_for_it_as_it_is_run_again_at_once() -> Non
         assert places(cluster) == [1, 1]
         epoch.end("SHUTDOWN")
 
-    lived(scenario, free=2)
-
 
 @pytest.mark.parametrize(("cores", "comes_first"), [(1, False), (1, True), (None, True)])
-def test_a_worker_that_does_not_come_is_killed_and_another_one_runs_its_task(
+async def test_a_worker_that_does_not_come_is_killed_and_another_one_runs_its_task(
     cores: int | None, comes_first: bool
 ) -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+    async with living(cores=cores, free=2) as (cluster, group):
         epoch = epoch_of("A", 1)
         if comes_first:
             await cluster.pool.claim(epoch.flow, Need(1))
@@ -268,12 +258,10 @@ def test_a_worker_that_does_not_come_is_killed_and_another_one_runs_its_task(
         await until(lambda: epoch.are(SlotState.RUNNING), COME_SECONDS + 5)
         epoch.end("SHUTDOWN")
 
-    lived(scenario, cores=cores, free=2)
-
 
 @pytest.mark.parametrize("cores", [2, None])
-def test_no_worker_is_killed_while_spark_starts(cores: int | None) -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_no_worker_is_killed_while_spark_starts(cores: int | None) -> None:
+    async with living(cores=cores, free=2) as (cluster, group):
         cluster.is_up = False
         epoch = epoch_of("A", 2)
         cluster.pool.share(epoch.flow, Need(2))
@@ -287,22 +275,18 @@ def test_no_worker_is_killed_while_spark_starts(cores: int | None) -> None:
         assert not cluster.killed
         epoch.end("SHUTDOWN")
 
-    lived(scenario, cores=cores, free=2)
 
-
-def test_a_worker_that_does_not_go_when_it_may_is_killed() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_a_worker_that_does_not_go_when_it_may_is_killed() -> None:
+    async with living(free=1) as (cluster, _):
         cluster.pool.share(Flow("A", "Z"), Need(1))
         await until(lambda: cluster.pool._here == 1)  # noqa: SLF001 (as `places`)
         cluster.stays.add(1)
         cluster.pool.share(Flow("A", "Z"), None)
         await until(lambda: not cluster.running, IDLE_SECONDS + COME_SECONDS + 5)
 
-    lived(scenario, free=1)
 
-
-def test_the_earlier_process_of_a_worker_may_go_when_spark_has_run_it_again() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_the_earlier_process_of_a_worker_may_go_when_spark_has_run_it_again() -> None:
+    async with living(free=1) as (cluster, _):
         pool = cluster.pool
         pool.share(Flow("A", "Z"), Need(1))
         await until(lambda: pool._here == 1)  # noqa: SLF001 (as `places`)
@@ -316,11 +300,9 @@ def test_the_earlier_process_of_a_worker_may_go_when_spark_has_run_it_again() ->
         pool.left(worker, earlier)
         assert worker.orders is orders
 
-    lived(scenario, free=1)
 
-
-def test_no_worker_counts_as_frozen_because_the_driver_was_suspended() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_no_worker_counts_as_frozen_because_the_driver_was_suspended() -> None:
+    async with living(free=2) as (cluster, group):
         epoch = epoch_of("A", 2)
         await cluster.pool.claim(epoch.flow, Need(2))
         group.create_task(cluster.pool.run(epoch), name="run")
@@ -332,11 +314,9 @@ def test_no_worker_counts_as_frozen_because_the_driver_was_suspended() -> None:
         assert cluster.pool.was_awake(SILENT_SECONDS)
         epoch.end("SHUTDOWN")
 
-    lived(scenario, free=2)
 
-
-def test_a_worker_that_crashes_again_and_again_is_run_again_ever_later() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_a_worker_that_crashes_again_and_again_is_run_again_ever_later() -> None:
+    async with living(free=1) as (cluster, _):
         cluster.crashes = True
         cluster.pool.share(Flow("A", "Z"), Need(1))
         await pause(20 * LONGEST_PAUSE_SECONDS)
@@ -344,26 +324,20 @@ def test_a_worker_that_crashes_again_and_again_is_run_again_ever_later() -> None
         assert 20 < began < 30
         await until(lambda: cluster.began.total() > began)
         await pause(LONGEST_PAUSE_SECONDS - 1)
-        crashed.append((cluster, began + 1))
-
-    crashed: list[tuple[Cluster, int]] = []
-    lived(scenario, free=1)
-    assert all(cluster.began.total() == began for cluster, began in crashed), "none begins while all go"
+    assert cluster.began.total() == began + 1, "none begins while all go"
 
 
-def test_no_more_workers_are_wanted_than_a_process_has_threads() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_no_more_workers_are_wanted_than_a_process_has_threads() -> None:
+    async with living(free=2 * MOST_WORKERS) as (cluster, _):
         for number in range(3):
             cluster.pool.share(Flow(f"S{number}", "Z"), Need(MOST_WORKERS))
         await until(lambda: len(cluster.running) == MOST_WORKERS, 5 * IDLE_SECONDS)
         await pause(5.0)
         assert not cluster.queued
 
-    lived(scenario, free=2 * MOST_WORKERS)
 
-
-def test_flows_with_little_to_copy_share_a_worker() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_flows_with_little_to_copy_share_a_worker() -> None:
+    async with living(cores=2, free=100) as (cluster, group):
         pool = cluster.pool
         epochs = [epoch_of(f"S{number}", 1, is_small=True) for number in range(FLOWS_PER_WORKER + 1)]
         large = epoch_of("L", 2)
@@ -374,11 +348,9 @@ def test_flows_with_little_to_copy_share_a_worker() -> None:
         for epoch in (*epochs, large):
             epoch.end("SHUTDOWN")
 
-    lived(scenario, cores=2, free=100)
 
-
-def test_workers_that_nobody_needs_go() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_workers_that_nobody_needs_go() -> None:
+    async with living(free=2) as (cluster, group):
         pool, epoch = cluster.pool, epoch_of("A", 2)
         pool.share(epoch.flow, Need(8))
         await until(lambda: len(cluster.running) == 2 and bool(cluster.queued))
@@ -393,11 +365,9 @@ def test_workers_that_nobody_needs_go() -> None:
         pool.share(epoch.flow, None)
         await until(lambda: not cluster.running)
 
-    lived(scenario, free=2)
 
-
-def test_a_process_that_copies_no_flow_gives_its_cores_back_at_once() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_a_process_that_copies_no_flow_gives_its_cores_back_at_once() -> None:
+    async with living(free=2) as (cluster, _):
         pool, flow, other = cluster.pool, Flow("A", "Z"), Flow("B", "Z")
         for each in (flow, other):
             pool.warm_up(each, is_owner=True)
@@ -412,11 +382,9 @@ def test_a_process_that_copies_no_flow_gives_its_cores_back_at_once() -> None:
         pool.warm_up(other, is_owner=False)
         await until(lambda: cluster.is_resting)
 
-    lived(scenario, free=2)
 
-
-def test_workers_leave_and_give_back_the_cores_through_which_records_are_changed() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_workers_leave_and_give_back_the_cores_through_which_records_are_changed() -> None:
+    async with living(free=7) as (cluster, group):
         pool, epoch, need = cluster.pool, epoch_of("A", 3), Need(8, has_pipes=True)
         pool.share(epoch.flow, Need(8))
         await until(lambda: len(cluster.running) == 7)
@@ -439,21 +407,17 @@ def test_workers_leave_and_give_back_the_cores_through_which_records_are_changed
         await until(lambda: len(cluster.running) == 2)
         next_epoch.end("SHUTDOWN")
 
-    lived(scenario, free=7)
 
-
-def test_that_spark_has_not_started_has_one_reason() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_that_spark_has_not_started_has_one_reason() -> None:
+    async with living(free=1) as (cluster, _):
         cluster.is_up = False
         with pytest.raises(TwinlogError, match="still starting") as raised:
             await cluster.pool.claim(Flow("A", "B"), Need(1))
         assert raised.value.reason == "SPARK_UNAVAILABLE"
 
-    lived(scenario, free=1)
 
-
-def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_every_epoch_that_waits() -> None:
-    async def scenario(cluster: Cluster, group: asyncio.TaskGroup) -> None:
+async def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_each_epoch_that_waits() -> None:
+    async with living(free=0) as (cluster, _):
         pool, epoch = cluster.pool, epoch_of("A", 1)
         with pytest.raises(
             TwinlogError, match="no core is free, or the executor is still starting"
@@ -469,5 +433,3 @@ def test_a_cluster_without_a_free_core_is_said_and_a_failure_is_that_of_every_ep
             pool.admit(1_000, "guess")
         cluster.failure, cluster.free = None, 1
         assert await pool.claim(epoch.flow, Need(1)) == 1
-
-    lived(scenario, free=0)

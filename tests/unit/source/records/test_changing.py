@@ -3,7 +3,7 @@
 import asyncio
 from array import array
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,6 @@ from twinlog.batches.records import decode_batch
 from twinlog.errors import StateError, TransientKafkaError, WireFormatError
 from twinlog.kafka.deadline import pause
 from twinlog.model import TopicPartition
-from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.transforms.expressions import COLUMNS, Expressions, OnError
 from twinlog_source.records.changing import Changing
 from twinlog_source.records.dead_letters import DeadLetters
@@ -32,6 +31,8 @@ from twinlog_source.records.frames import (
 )
 from twinlog_source.records.pipe import TransformFailedError
 
+PYTHON = Expressions(topics=("t",), python="a:b")
+SKIPPING = replace(PYTHON, on_error=OnError.SKIP)
 DROP, FAIL, BREAK, EU = b"drop", b"fail", b"break", b"eu"
 
 
@@ -72,6 +73,26 @@ class FakePipe:
         )
 
 
+def changing_in(
+    group: asyncio.TaskGroup,
+    *,
+    pipe: FakePipe | None = None,
+    alone: FakePipe | None = None,
+    strict: FakePipe | None = None,
+    expressions: Expressions = PYTHON,
+    tries_again: bool = False,
+) -> Changing:
+    return Changing(
+        group=group,
+        expressions=expressions,
+        source="A",
+        pipe=pipe or FakePipe(),
+        alone=alone or FakePipe(),
+        strict=strict or FakePipe(),
+        tries_again=tries_again,
+    )
+
+
 async def in_group(run: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None:
     async with asyncio.TaskGroup() as group:
         await run(group)
@@ -92,16 +113,9 @@ def _expected(records: Sequence[OpenRecord], on_error: OnError) -> tuple[list[Op
     return passed, dropped, None
 
 
-def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), python="a:b"),
-            source="A",
-            pipe=FakePipe(),
-            alone=FakePipe(break_seconds=60),
-            strict=FakePipe(),
-        )
+async def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None:
+    async with asyncio.TaskGroup() as group:
+        changing = changing_in(group, alone=FakePipe(break_seconds=60))
         records = [(n, n, BREAK if n == 700 else b"a") for n in range(1000)]
         now = asyncio.get_running_loop().time
 
@@ -123,35 +137,26 @@ def test_others_go_on_while_a_record_that_takes_too_long_is_looked_for() -> None
         assert (list(again.failed), pipe.calls) == ([700], calls)
         assert now() - began < 61
 
-    run_in_virtual_time(in_group(run))
-
 
 @pytest.mark.parametrize("on_error", OnError)
-def test_no_record_is_left_out_where_the_function_fails_without_one(on_error: OnError) -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
+async def test_no_record_is_left_out_where_the_function_fails_without_one(on_error: OnError) -> None:
+    async with asyncio.TaskGroup() as group:
         pipe = FakePipe(breaks_always=True)
-        expressions = Expressions(topics=("t",), python="a:b", on_error=on_error)
-        changing = Changing(
-            group=group, expressions=expressions, source="A", pipe=pipe, alone=pipe, strict=pipe
-        )
+        expressions = replace(PYTHON, on_error=on_error)
+        changing = changing_in(group, pipe=pipe, alone=pipe, strict=pipe, expressions=expressions)
         for _ in range(2):
             with pytest.raises(StateError, match="python: fails without a record") as refused:
                 await changing.change(TopicPartition("t", 0), [(0, 0, b"a"), (1, 0, b"b")])
             assert refused.value.reason == "TRANSFORM_REFUSED"
 
-    run_in_virtual_time(in_group(run))
-
 
 @pytest.mark.parametrize("killed", [{1}, {2}, {3, 4}, {4, 5}])
-def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed: set[int]) -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
-            source="A",
-            pipe=FakePipe(),
+async def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed: set[int]) -> None:
+    async with asyncio.TaskGroup() as group:
+        changing = changing_in(
+            group,
             alone=FakePipe(killed_at=killed),
-            strict=FakePipe(),
+            expressions=SKIPPING,
         )
         bodies = [b"a", BREAK, b"b", b"c"]
         changed = await changing.change(
@@ -159,19 +164,10 @@ def test_a_worker_that_is_killed_is_no_verdict_on_the_record_that_it_had(killed:
         )
         assert (list(changed.failed), list(changed.passed)) == ([1], [0, 2, 3])
 
-    run_in_virtual_time(in_group(run))
 
-
-def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waited_no_longer() -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), python="a:b"),
-            source="A",
-            pipe=FakePipe(),
-            alone=FakePipe(break_seconds=5),
-            strict=FakePipe(),
-        )
+async def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waited_no_longer() -> None:
+    async with asyncio.TaskGroup() as group:
+        changing = changing_in(group, alone=FakePipe(break_seconds=5))
         at = TopicPartition("t", 0)
         records = [(n, n, BREAK if n == 7 else b"a") for n in range(20)]
         asked = group.create_task(changing.change(at, records), name="an epoch that ends")
@@ -181,8 +177,6 @@ def test_nothing_is_concluded_of_records_behind_one_that_stopped_those_who_waite
         # Somebody has set the position behind the record that cannot be changed.
         behind = await changing.change(at, records[8:])
         assert (list(behind.passed), behind.failed) == (list(range(8, 20)), {})
-
-    run_in_virtual_time(in_group(run))
 
 
 class Away(FakePipe):
@@ -196,17 +190,11 @@ class Away(FakePipe):
         return await super().change(partition, records)
 
 
-def test_what_spark_fails_to_change_for_nobody_is_given_up() -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
+async def test_what_spark_fails_to_change_for_nobody_is_given_up() -> None:
+    async with asyncio.TaskGroup() as group:
         pipe = Away()
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), where="true"),
-            source="A",
-            pipe=pipe,
-            alone=FakePipe(),
-            strict=FakePipe(),
-            tries_again=True,
+        changing = changing_in(
+            group, pipe=pipe, expressions=Expressions(topics=("t",), where="true"), tries_again=True
         )
         asked = group.create_task(changing.change(TopicPartition("t", 0), [(0, 0, b"a")]), name="moved away")
         await pause(1)
@@ -214,19 +202,15 @@ def test_what_spark_fails_to_change_for_nobody_is_given_up() -> None:
         await pause(200)
         assert (pipe.calls, changing.at_spark, changing.left) == (2, {}, [])
 
-    run_in_virtual_time(in_group(run))
 
-
-def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -> None:
-    async def run(group: asyncio.TaskGroup) -> None:
+async def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -> None:
+    async with asyncio.TaskGroup() as group:
         pipe, partition = FakePipe(), TopicPartition("t", 0)
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), python="a:b", on_error=OnError.SKIP),
-            source="A",
+        changing = changing_in(
+            group,
             pipe=pipe,
             alone=FakePipe(break_seconds=9),
-            strict=FakePipe(),
+            expressions=SKIPPING,
         )
         bodies = [b"a", DROP, BREAK, FAIL, EU, EU]
         records = [(n, n, body) for n, body in enumerate(bodies)]
@@ -246,8 +230,6 @@ def test_what_nobody_waited_for_is_there_for_who_asks_for_more_or_less_of_it() -
         assert [*(await changing.change(partition, [(1, 0, b"a")])).passed] == [1]
         assert not changing.left
 
-    run_in_virtual_time(in_group(run))
-
 
 _BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_size=9)
 
@@ -257,13 +239,11 @@ _BODIES = st.lists(st.sampled_from([b"a", b"b", b"c", DROP, FAIL, BREAK]), max_s
 def test_each_record_becomes_what_it_becomes_alone(chunks: list[list[bytes]], on_error: OnError) -> None:
     async def run(group: asyncio.TaskGroup) -> None:
         pipe = FakePipe()
-        changing = Changing(
-            group=group,
-            expressions=Expressions(topics=("t",), columns=(("value", "…"),), on_error=on_error),
-            source="A",
+        changing = changing_in(
+            group,
             pipe=pipe,
-            alone=FakePipe(),
             strict=pipe,
+            expressions=Expressions(topics=("t",), columns=(("value", "…"),), on_error=on_error),
         )
         fetched = [[(7 * n, n, body) for n, body in enumerate(bodies)] for bodies in chunks]
         async with asyncio.TaskGroup() as askers:

@@ -10,7 +10,6 @@ from twinlog.kafka.deadline import pause
 from twinlog.kafka.ports import OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import MOST_MARKERS
-from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.log.facts import EpochStart
 from twinlog_source.log.gaps import Gap
 from twinlog_source.partitions.orders import PartitionState
@@ -181,17 +180,14 @@ async def test_a_range_that_consumers_would_see_ends_the_copy_once_no_answer_is_
     assert (rig.copy.needs_translation, rig.copy.committed) == (True, 10 + MOST_MARKERS)
 
 
-def test_the_end_of_the_copy_is_read_again_once_nothing_late_can_come() -> None:
-    async def story() -> None:
-        rig = Rig(start=10 + MOST_MARKERS, end=500)
-        at_target = rig.preserved.assigned(FIRST, 9, has_former_task=True)
-        await rig.judge()
-        await pause(rig.preserved.preserved.fill_after_seconds - 1)
-        assert at_target.appends.phase is Phase.SURE
-        await pause(2)
-        assert at_target.appends.next() == ReadEnd(9)
-
-    run_in_virtual_time(story())
+async def test_the_end_of_the_copy_is_read_again_once_nothing_late_can_come() -> None:
+    rig = Rig(start=10 + MOST_MARKERS, end=500)
+    at_target = rig.preserved.assigned(FIRST, 9, has_former_task=True)
+    await rig.judge()
+    await pause(rig.preserved.preserved.fill_after_seconds - 1)
+    assert at_target.appends.phase is Phase.SURE
+    await pause(2)
+    assert at_target.appends.next() == ReadEnd(9)
 
 
 async def test_what_cannot_be_judged_while_the_end_is_read_is_not_asked_for_again_and_again() -> None:

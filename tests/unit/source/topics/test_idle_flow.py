@@ -11,7 +11,7 @@ from twinlog.batches import NewRecord, build_batch
 from twinlog.model import Flow, TopicPartition
 from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog.testing.virtual_time import FakeClock, LoopClock, run_in_virtual_time
+from twinlog.testing.virtual_time import FakeClock, LoopClock
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.events import TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
@@ -32,29 +32,26 @@ class CountingClock(LoopClock):
         return super().monotonic()
 
 
-def test_offset_syncs_wake_up_only_while_there_is_something_to_publish() -> None:
-    async def run() -> None:
-        clock, nothing = CountingClock(), object()
-        unused: Any = nothing
-        syncs = OffsetSyncs(
-            topic="syncs",
-            session=unused,
-            settings=unused,
-            paced=paced_syncs(100, flush_seconds=60),
-            clock=clock,
-        )
-        stop = asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(syncs.run(stop), name="syncs")
-            await wait_or_stop(stop, 3600)
-            assert clock.asked < 5
-            syncs.reopen_at = 7200.0  # the syncs topic is away
-            syncs.acknowledged(P, build_batch([NewRecord(None, b"x", 0)]), 0)
-            await wait_or_stop(stop, 60)
-            assert clock.asked > 60, "what waits is tried again and again"
-            stop.set()
-
-    run_in_virtual_time(run())
+async def test_offset_syncs_wake_up_only_while_there_is_something_to_publish() -> None:
+    clock, nothing = CountingClock(), object()
+    unused: Any = nothing
+    syncs = OffsetSyncs(
+        topic="syncs",
+        session=unused,
+        settings=unused,
+        paced=paced_syncs(100, flush_seconds=60),
+        clock=clock,
+    )
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(syncs.run(stop), name="syncs")
+        await wait_or_stop(stop, 3600)
+        assert clock.asked < 5
+        syncs.reopen_at = 7200.0  # the syncs topic is away
+        syncs.acknowledged(P, build_batch([NewRecord(None, b"x", 0)]), 0)
+        await wait_or_stop(stop, 60)
+        assert clock.asked > 60, "what waits is tried again and again"
+        stop.set()
 
 
 @pytest.mark.parametrize(("flows", "every_seconds"), [(1, 2), (20, 2), (100, 10)])

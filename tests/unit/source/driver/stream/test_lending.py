@@ -10,7 +10,7 @@ from twinlog.model import Flow
 from twinlog.service.owner.assignment import Why
 from twinlog.service.owner.membership import FlowOwner
 from twinlog.testing.rpc import MemoryRpc, RpcNetwork
-from twinlog.testing.virtual_time import LoopClock, run_in_virtual_time
+from twinlog.testing.virtual_time import LoopClock
 from twinlog_source.driver.lender import DriverPlace
 from twinlog_source.driver.stream.lending import lendable_owners, refusal_of_open_port, shares
 from twinlog_source.driver.stream.worker_port import LentPort, WorkerPort, listen_address
@@ -115,7 +115,7 @@ def test_no_secret_of_a_worker_crosses_a_port_that_is_open(
         ),
     ],
 )
-def test_a_port_for_workers_of_other_machines_opens_with_the_first_lender(
+async def test_a_port_for_workers_of_other_machines_opens_with_the_first_lender(
     tmp_path: Path, keys: str, own: str, at: str, opened: int
 ) -> None:
     found, network = configuration(tmp_path, keys), RpcNetwork()
@@ -133,14 +133,11 @@ def test_a_port_for_workers_of_other_machines_opens_with_the_first_lender(
         ports.append(port)
         return port
 
-    async def scenario() -> None:
-        port = await open_port(listen_address(found))
-        lent = LentPort(found, port, open_port=open_port, own_address=lambda: own)
-        places = [await lent.place(), await lent.place()]
-        assert len(ports) == 1 + opened
-        endpoint = at.format(own=port.number, lent=ports[-1].number)
-        assert places == [DriverPlace(endpoint=endpoint, certificate=ports[-1].certificate)] * 2
-        for each in ports:
-            await each.stop()
-
-    run_in_virtual_time(scenario())
+    port = await open_port(listen_address(found))
+    lent = LentPort(found, port, open_port=open_port, own_address=lambda: own)
+    places = [await lent.place(), await lent.place()]
+    assert len(ports) == 1 + opened
+    endpoint = at.format(own=port.number, lent=ports[-1].number)
+    assert places == [DriverPlace(endpoint=endpoint, certificate=ports[-1].certificate)] * 2
+    for each in ports:
+        await each.stop()

@@ -46,33 +46,27 @@ async def stranger() -> AsyncIterator[pb.WorkerReport]:
 
 
 @pytest.mark.parametrize("stream", [silent, ended])
-def test_a_stream_without_a_hello_may_come_again(stream: type) -> None:
-    async def scenario() -> None:
-        with pytest.raises(PeerUnavailableError) as refused:
-            await WorkerServicer({}).Run(stream(), NO_CONTEXT)
-        assert refused.value.reason == "HELLO_MISSING"
-
-    run_in_virtual_time(scenario())
+async def test_a_stream_without_a_hello_may_come_again(stream: type) -> None:
+    with pytest.raises(PeerUnavailableError) as refused:
+        await WorkerServicer({}).Run(stream(), NO_CONTEXT)
+    assert refused.value.reason == "HELLO_MISSING"
 
 
-def test_silent_streams_are_few_and_keep_no_task_out() -> None:
+async def test_silent_streams_are_few_and_keep_no_task_out() -> None:
     """Nobody is asked for a token before a stream: strangers could hold all of them open."""
 
-    async def scenario() -> None:
-        servicer = WorkerServicer({})
-        async with asyncio.TaskGroup() as group:
-            streams = [
-                group.create_task(refused(servicer), name=f"stream {number}")
-                for number in range(MOST_SILENT_STREAMS)
-            ]
-            await wait_or_stop(asyncio.Event(), 1.0)
-            with pytest.raises(NotFoundError):
-                await servicer.Run(stranger(), NO_CONTEXT)
-            await wait_or_stop(asyncio.Event(), 1.0)
-            assert [stream for stream in streams if stream.done()] == streams[:1]
-        assert {stream.result() for stream in streams} == {"HELLO_MISSING"}
-
-    run_in_virtual_time(scenario())
+    servicer = WorkerServicer({})
+    async with asyncio.TaskGroup() as group:
+        streams = [
+            group.create_task(refused(servicer), name=f"stream {number}")
+            for number in range(MOST_SILENT_STREAMS)
+        ]
+        await wait_or_stop(asyncio.Event(), 1.0)
+        with pytest.raises(NotFoundError):
+            await servicer.Run(stranger(), NO_CONTEXT)
+        await wait_or_stop(asyncio.Event(), 1.0)
+        assert [stream for stream in streams if stream.done()] == streams[:1]
+    assert {stream.result() for stream in streams} == {"HELLO_MISSING"}
 
 
 async def refused(servicer: WorkerServicer) -> str:
@@ -165,7 +159,7 @@ async def task() -> AsyncIterator[pb.WorkerReport]:
     ("is_started", "before", "after"),
     [(False, SlotState.PREPARED, SlotState.WAITING), (True, SlotState.RUNNING, SlotState.LOST)],
 )
-def test_a_task_that_replaces_another_one_is_not_ready_itself(
+async def test_a_task_that_replaces_another_one_is_not_ready_itself(
     is_started: bool, before: SlotState, after: SlotState
 ) -> None:
     """The host of the task before vanished, so its stream still looks alive. The new one has not initialised
@@ -179,16 +173,13 @@ def test_a_task_that_replaces_another_one_is_not_ready_itself(
         yield pb.WorkerReport(hello=pb.Hello(flow=flow, epoch=1, token=epoch.token, version=__version__))
         await wait_or_stop(asyncio.Event(), 60.0)
 
-    async def scenario() -> None:
-        servicer = WorkerServicer({FLOW: Host(10, epoch)})
-        epoch.move(slot, before)
-        async with asyncio.TaskGroup() as group:
-            serving = group.create_task(servicer.Run(newcomer(), cast("Context", Heard())), name="newcomer")
-            await wait_or_stop(asyncio.Event(), 1.0)
-            assert slot.state is after
-            serving.cancel()
-
-    run_in_virtual_time(scenario())
+    servicer = WorkerServicer({FLOW: Host(10, epoch)})
+    epoch.move(slot, before)
+    async with asyncio.TaskGroup() as group:
+        serving = group.create_task(servicer.Run(newcomer(), cast("Context", Heard())), name="newcomer")
+        await wait_or_stop(asyncio.Event(), 1.0)
+        assert slot.state is after
+        serving.cancel()
 
 
 @pytest.mark.parametrize("lease_seconds", [1, 5, 10, 60])
@@ -209,31 +200,25 @@ def test_a_task_that_reports_as_seldom_as_it_may_is_not_taken_for_silent() -> No
 
 
 @pytest.mark.parametrize("version", ["", "0.0.9", "99.0.0"])
-def test_a_task_of_another_release_than_its_driver_is_refused(version: str) -> None:
+async def test_a_task_of_another_release_than_its_driver_is_refused(version: str) -> None:
     async def task_of_another_release() -> AsyncIterator[pb.WorkerReport]:
         flow = types_pb2.Flow(source=FLOW.source, target=FLOW.target)
         hello = pb.Hello(flow=flow, epoch=1, slot=0, token=EPOCH.token, worker="host:1", version=version)
         yield pb.WorkerReport(hello=hello)
 
-    async def scenario() -> None:
-        with pytest.raises(StateError, match=f"driver {__version__}") as refused:
-            await WorkerServicer({FLOW: Host(10)}).Run(task_of_another_release(), cast("Context", Heard()))
-        assert refused.value.reason == "WORKER_VERSION"
-        assert refused.value.metadata["version"] == version
-
-    run_in_virtual_time(scenario())
+    with pytest.raises(StateError, match=f"driver {__version__}") as refused:
+        await WorkerServicer({FLOW: Host(10)}).Run(task_of_another_release(), cast("Context", Heard()))
+    assert refused.value.reason == "WORKER_VERSION"
+    assert refused.value.metadata["version"] == version
 
 
-def test_the_release_of_a_worker_is_told_to_nobody_without_the_token() -> None:
-    async def scenario() -> None:
-        with pytest.raises(NotFoundError):
-            await WorkerServicer({FLOW: Host(10)}).Run(stranger(), NO_CONTEXT)
-
-    run_in_virtual_time(scenario())
+async def test_the_release_of_a_worker_is_told_to_nobody_without_the_token() -> None:
+    with pytest.raises(NotFoundError):
+        await WorkerServicer({FLOW: Host(10)}).Run(stranger(), NO_CONTEXT)
 
 
 @pytest.mark.parametrize("away", [None, TransientKafkaError("B is away", reason="KAFKA_UNAVAILABLE")])
-def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None) -> None:
+async def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None) -> None:
     epoch = Epoch(flow=FLOW, number=1, plan=((TopicPartition("t", 0),),))
 
     async def task_with_an_id() -> AsyncIterator[pb.WorkerReport]:
@@ -243,14 +228,11 @@ def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError | None)
         yield question_message(3, NewProducer(7, "id"))
         await wait_or_stop(asyncio.Event(), 1.0)
 
-    async def scenario() -> None:
-        host, heard = Host(10, epoch, away=away), Heard()
-        await WorkerServicer({FLOW: host}).Run(task_with_an_id(), cast("Context", heard))
-        (answer,) = heard.answers
-        assert (answer.number, answer.reason) == (3, "" if away is None else away.reason)
-        assert host.stored == ({7: "id"} if away is None else {})
-
-    run_in_virtual_time(scenario())
+    host, heard = Host(10, epoch, away=away), Heard()
+    await WorkerServicer({FLOW: host}).Run(task_with_an_id(), cast("Context", heard))
+    (answer,) = heard.answers
+    assert (answer.number, answer.reason) == (3, "" if away is None else away.reason)
+    assert host.stored == ({7: "id"} if away is None else {})
 
 
 class Pool:
@@ -267,7 +249,7 @@ class Pool:
     def left(self, worker: PooledWorker, orders: asyncio.Queue[Place | None]) -> None: ...
 
 
-def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_worker() -> None:
+async def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_worker() -> None:
     host = Host(10)
     seen: list[list[int]] = []
 
@@ -279,10 +261,7 @@ def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_worker() -> None:
             await wait_or_stop(asyncio.Event(), 0.1)
             seen.append(sorted(host.jobs))
 
-    async def scenario() -> None:
-        servicer = WorkerServicer({FLOW: host})
-        servicer.workers = cast("WorkerPool", Pool())
-        await servicer.Work(worker_with_pipes(), cast("Context", Heard()))
-        assert (seen, host.jobs) == ([[1], [1, 2], [2, 3]], [])
-
-    run_in_virtual_time(scenario())
+    servicer = WorkerServicer({FLOW: host})
+    servicer.workers = cast("WorkerPool", Pool())
+    await servicer.Work(worker_with_pipes(), cast("Context", Heard()))
+    assert (seen, host.jobs) == ([[1], [1, 2], [2, 3]], [])

@@ -14,7 +14,6 @@ from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import TransientKafkaError, TwinlogError
 from twinlog.model import Flow, TopicPartition
 from twinlog.testing.rpc import MemoryRpc, RpcNetwork
-from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog.transforms.expressions import Expressions
 from twinlog_source.reasons import EndReason
 from twinlog_source.records.changing import Changing, ChangingOf
@@ -115,69 +114,60 @@ async def worked(driver: Driver, serve: Callable[[Connection], Awaitable[Ended]]
     await worker.run()
 
 
-def test_a_task_that_is_lost_or_crashes_is_run_again_while_the_others_continue() -> None:
-    async def scenario() -> None:
-        driver = Driver()
-        served: Counter[str] = Counter()
+async def test_a_task_that_is_lost_or_crashes_is_run_again_while_the_others_continue() -> None:
+    driver = Driver()
+    served: Counter[str] = Counter()
 
-        async def serve(connection: Connection) -> Ended:
-            flow = str(connection.spec.flow)
-            served[flow] += 1
-            connection.was_served = True
-            if flow != "A->C":
-                await driver.may_go.wait()
-                return ENDED
-            match served[flow]:
-                case 1:
-                    return LOST
-                case 2:
-                    raise RuntimeError("a mistake of ours")
-            driver.may_go.set()
-            return EndReason.REFUSED, "the epoch is over"
+    async def serve(connection: Connection) -> Ended:
+        flow = str(connection.spec.flow)
+        served[flow] += 1
+        connection.was_served = True
+        if flow != "A->C":
+            await driver.may_go.wait()
+            return ENDED
+        match served[flow]:
+            case 1:
+                return LOST
+            case 2:
+                raise RuntimeError("a mistake of ours")
+        driver.may_go.set()
+        return EndReason.REFUSED, "the epoch is over"
 
-        await worked(driver, serve)
-        assert served == {"A->C": 3, "B->C": 1, "D->C": 1}
-
-    run_in_virtual_time(scenario())
+    await worked(driver, serve)
+    assert served == {"A->C": 3, "B->C": 1, "D->C": 1}
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.NOT_FOUND])
-def test_a_worker_is_run_again_only_if_its_driver_may_know_it(code: grpc.StatusCode) -> None:
-    async def scenario() -> None:
-        driver = Driver()
-        driver.refusal = code
+async def test_a_worker_is_run_again_only_if_its_driver_may_know_it(code: grpc.StatusCode) -> None:
+    driver = Driver()
+    driver.refusal = code
 
-        async def serve(connection: Connection) -> Ended:
-            raise AssertionError
+    async def serve(connection: Connection) -> Ended:
+        raise AssertionError
 
-        if code is grpc.StatusCode.NOT_FOUND:
-            await worked(driver, serve)
-        else:
-            with pytest.raises(TaskLostError, match="UNAVAILABLE"):
-                await worked(driver, serve)
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_worker_that_is_let_go_leaves_no_task_behind() -> None:
-    async def scenario() -> None:
-        driver = Driver()
-        running: Counter[str] = Counter()
-
-        async def serve(connection: Connection) -> Ended:
-            running[str(connection.spec.flow)] += 1
-            if running.total() == len(FLOWS):
-                driver.may_go.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                running[str(connection.spec.flow)] -= 1
-            return ENDED
-
+    if code is grpc.StatusCode.NOT_FOUND:
         await worked(driver, serve)
-        assert not running.total()
+    else:
+        with pytest.raises(TaskLostError, match="UNAVAILABLE"):
+            await worked(driver, serve)
 
-    run_in_virtual_time(scenario())
+
+async def test_a_worker_that_is_let_go_leaves_no_task_behind() -> None:
+    driver = Driver()
+    running: Counter[str] = Counter()
+
+    async def serve(connection: Connection) -> Ended:
+        running[str(connection.spec.flow)] += 1
+        if running.total() == len(FLOWS):
+            driver.may_go.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running[str(connection.spec.flow)] -= 1
+        return ENDED
+
+    await worked(driver, serve)
+    assert not running.total()
 
 
 def test_a_pipe_hears_why_its_job_has_ended_and_stays_when_the_task_goes_that_wanted_it() -> None:
