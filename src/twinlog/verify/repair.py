@@ -123,7 +123,7 @@ def _remedy(
         action, why = Action.NEW_COPY, "records behind them were copied with other transforms"
     elif kinds == {"MISSING"} and all(each["target_offset"] is None for each in found):
         action, why = Action.COPY_FROM, "only records at the end of the copy are missing"
-    elif partition["target_compacted"] and kinds <= _HEALED_BY_COPYING:
+    elif partition["target_compacted"] and all(map(_is_healed_by_copying, found)):
         action, why = Action.COPY_AGAIN, "the copy is compacted: the last record of each key wins"
     else:
         action, why = Action.NEW_COPY, _why_not(kinds)
@@ -145,6 +145,11 @@ def _remedy(
         target_topic=partition["target_topic"],
         holds_older=holds_older,
     )
+
+
+def _is_healed_by_copying(difference: Mapping[str, Any]) -> bool:
+    """In a compacted copy: of the wrong key of a record there is no later one."""
+    return difference["kind"] in _HEALED_BY_COPYING and "key" not in difference.get("changed", ())
 
 
 def _why_not(kinds: Iterable[str]) -> str:

@@ -59,6 +59,14 @@ def test_each_difference_has_the_remedy_that_heals_it(
     assert any("twinlog positions set 'A->B' --topic orders" in command for command in remedy.commands)
 
 
+def test_a_record_with_another_key_stays_in_a_compacted_copy_whatever_is_copied_again() -> None:
+    told = report(("CHANGED", 5, 5), ("MISSING", 7, 7), compacted=True)
+    told["differences"][0]["changed"] = ["value", "timestamp"]
+    assert [each.action for each in remedies(told)] == [Action.COPY_AGAIN]
+    told["differences"][0]["changed"] = ["key"]
+    assert [each.action for each in remedies(told)] == [Action.NEW_COPY]
+
+
 def test_what_only_the_copy_holds_keeps_it_from_being_made_again() -> None:
     told = report(("MISSING", 7, 7))
     (remedy,) = remedies(told)
