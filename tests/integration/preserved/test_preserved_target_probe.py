@@ -52,6 +52,10 @@ async def test_a_target_tells_who_wrote_a_copy(kafka_pair: KafkaPair) -> None:
             end += LOOKS_BACK + 2
             (last,) = (await probe.last_producers({copy: end})).values()
             assert last == (own if commits else before), "what was aborted counts for nothing"
+            assert await probe.may_have_committed({own}, {copy: end}) == {copy: commits}
+            assert await probe.may_have_committed({own + 1000}, {copy: end}) == {copy: False}
+        await admin.delete_records({copy: 1})
+        assert await probe.may_have_committed({own + 1000}, {copy: end}) == {copy: True}, "they may be gone"
         absent = TopicPartition(unique_name("absent"), 0)
         missing = (await probe.producers([absent]))[absent]
         assert isinstance(missing, KafkaError)

@@ -33,3 +33,8 @@ class FakeTargetProbe:
         self, ends: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
         return {partition: self.last.get(partition, -1) for partition in ends}
+
+    async def may_have_committed(
+        self, producers: Collection[int], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, bool | KafkaError]:
+        return dict.fromkeys(ends, True)

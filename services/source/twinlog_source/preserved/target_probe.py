@@ -2,8 +2,8 @@
 did."""
 
 import asyncio
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Protocol, TypeVar
 
 from twinlog.batches.header import BatchHeader
 from twinlog.batches.visibility import Visibility, classify
@@ -16,7 +16,12 @@ from twinlog_source.log.facts import WriterFact
 from twinlog_source.preserved.own_batches import is_filler
 
 LOOKS_AT_ONCE = 64
-"""How many logs have their last batch read at the same time."""
+"""How many logs are read at the same time."""
+LOOKS_AHEAD, LOOK_BYTES = 128, 128 << 10
+"""How far a log is searched from its beginning."""
+
+
+T = TypeVar("T")
 
 
 class TargetProbe(Protocol):
@@ -37,6 +42,13 @@ class TargetProbe(Protocol):
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
         """The producer id of the last records before an offset that were not aborted, -1 for a producer that
         is not idempotent; None if there are none."""
+        ...
+
+    async def may_have_committed(
+        self, producers: Collection[int], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, bool | KafkaError]:
+        """Whether these producers have records before an offset that were not aborted; also where that does
+        not show: behind an open transaction or much that others wrote, or where the log was cut."""
         ...
 
 
@@ -66,22 +78,39 @@ class KafkaTargetProbe:
     async def last_producers(
         self, ends: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | KafkaError | None]:
-        found: dict[TopicPartition, int | KafkaError | None] = {}
-        at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+        async def look(partition: TopicPartition) -> int | None:
+            last = await self._last_record_batch(partition, ends[partition])
+            return None if last is None else last.producer_id
 
-        async def look(partition: TopicPartition, end: int) -> None:
-            async with at_once:
-                try:
-                    last = await self._last_record_batch(partition, end)
-                except KafkaError as error:
-                    found[partition] = error
-                else:
-                    found[partition] = None if last is None else last.producer_id
+        return await _of_each(ends, look)
 
-        async with asyncio.TaskGroup() as group:
-            for partition, end in ends.items():
-                group.create_task(look(partition, end), name=f"look at the last records of {partition}")
-        return found
+    async def may_have_committed(
+        self, producers: Collection[int], ends: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, bool | KafkaError]:
+        async def look(partition: TopicPartition) -> bool:
+            try:
+                return await self._may_have_committed(producers, partition, ends[partition])
+            except KafkaError as error:
+                if error.reason == KafkaReason.OFFSET_OUT_OF_RANGE:
+                    return True
+                raise
+
+        return await _of_each(ends, look)
+
+    async def _may_have_committed(
+        self, producers: Collection[int], partition: TopicPartition, end: int
+    ) -> bool:
+        offset = 0
+        for _ in range(LOOKS_AHEAD):
+            fetched = await self._committed.fetch(partition, offset, max_bytes=LOOK_BYTES)
+            for batch, how in classify(fetched.batches, fetched.aborted):
+                if how is Visibility.VISIBLE and batch.header.producer_id in producers:
+                    return True
+            behind = fetched.next_offset(offset)
+            if behind >= end or behind == offset:
+                return behind == offset
+            offset = behind
+        return True
 
     async def _last_record_batch(self, partition: TopicPartition, end: int) -> BatchHeader | None:
         for _ in range(LOOKS_BACK):
@@ -100,6 +129,25 @@ class KafkaTargetProbe:
             return None
         begun = (each.first_offset for each in fetched.aborted if each.producer_id == header.producer_id)
         return max(offset for offset in begun if offset <= header.base_offset)
+
+
+async def _of_each(
+    partitions: Collection[TopicPartition], look: Callable[[TopicPartition], Awaitable[T]]
+) -> dict[TopicPartition, T | KafkaError]:
+    found: dict[TopicPartition, T | KafkaError] = {}
+    at_once = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+    async def look_at(partition: TopicPartition) -> None:
+        async with at_once:
+            try:
+                found[partition] = await look(partition)
+            except KafkaError as error:
+                found[partition] = error
+
+    async with asyncio.TaskGroup() as group:
+        for partition in partitions:
+            group.create_task(look_at(partition), name=f"look at the records of {partition}")
+    return found
 
 
 LOOKS_BACK = 32

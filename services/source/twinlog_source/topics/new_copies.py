@@ -8,7 +8,7 @@ import structlog
 from twinlog.config import AutoOffsetReset, OffsetsMode
 from twinlog.errors import FatalKafkaError, KafkaError
 from twinlog.kafka.errors import UNSUPPORTED
-from twinlog.kafka.ports import ConfigAdmin, LogReader, OffsetSpec
+from twinlog.kafka.ports import ConfigAdmin, OffsetSpec
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import OffsetsRule
 from twinlog.policy.internal_topics import transactional_id_prefix
@@ -35,8 +35,6 @@ from twinlog_source.topics.target_logs import topics_by_id
 CLEANUP_POLICY = "cleanup.policy"
 _REFUSALS = frozenset((UNSUPPORTED.name, "TOPIC_UNAUTHORIZED", "CLUSTER_UNAUTHORIZED"))
 """Reasons that retrying does not heal."""
-_LOOKS = 16
-"""How many MB of a copy are searched for what the flow has committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +140,7 @@ class NewCopies:
         writers = await self._writers([targets[row.partition] for row in first])
         ends = {target: end for target, (_, end) in logs.items()}
         producers = await self._last_producers(ends, writers, told)
-        await self._leave_out_aborted(writers, logs, producers)
+        await self._leave_out_aborted(writers, ends, producers)
         known = self._own_producers()
         written = await self._written(first, topics, writers)
         for row in held:
@@ -189,23 +187,20 @@ class NewCopies:
     async def _leave_out_aborted(
         self,
         writers: Mapping[TopicPartition, set[int]],
-        logs: Mapping[TopicPartition, tuple[int, int]],
+        ends: Mapping[TopicPartition, int],
         producers: dict[TopicPartition, int | KafkaError | None],
     ) -> None:
         """Take the flow's own out of the writers where all that they wrote was aborted, as by a task that was
         killed in its first round, which stores no position. They stay where the log does not tell."""
         own = self._own_transactional()
-        unsure = [each for each, ids in writers.items() if own & ids and producers.get(each) not in own]
-        if not unsure:
-            return
-        async with self.book.target.reader() as reader:
-            for copy in unsure:
-                try:
-                    if not await _may_have_records_of(own, reader, copy, *logs[copy]):
-                        writers[copy] -= own
-                except KafkaError as error:
-                    producers[copy] = error
-                    writers[copy] -= own
+        unsure = {
+            each: ends[each] for each, by in writers.items() if own & by and producers.get(each) not in own
+        }
+        for copy, found in (await self.probe.may_have_committed(own, unsure)).items():
+            if found is not True:
+                writers[copy] -= own
+            if isinstance(found, KafkaError):
+                producers[copy] = found
 
     def _own_transactional(self) -> frozenset[int]:
         prefix = transactional_id_prefix(self.book.flow.flow)
@@ -398,21 +393,6 @@ class NewCopies:
             for target, error in refused.items()
             if error is not None and error.reason in _REFUSALS
         }
-
-
-async def _may_have_records_of(
-    producers: Collection[int], reader: LogReader, copy: TopicPartition, begin: int, end: int
-) -> bool:
-    """Whether they have committed any; also if an open transaction, or much that others wrote, hides it, or
-    it may have been deleted. Raises KafkaError."""
-    offset = begin
-    for _ in range(_LOOKS if begin == 0 else 0):
-        fetched = await reader.fetch(copy, offset, max_wait_seconds=0)
-        if any(each.producer_id in producers for each in fetched.records) or fetched.next_offset <= offset:
-            return True
-        if (offset := fetched.next_offset) >= end:
-            return False
-    return True
 
 
 def _lost_position(copy: TopicPartition, alias: str) -> FatalKafkaError:
