@@ -25,7 +25,6 @@ async def decide(
     entries: Iterable[ReplicatedTopic] = (),
     *,
     rules: Mapping[str, str] | RulesRecord | None = None,
-    is_settled: bool = True,
 ) -> None:
     """Store it: these topics, and no others."""
     table = Table(cluster=target, topic=configsync_topic(flow.source), codec=RegistryCodec())
@@ -35,7 +34,7 @@ async def decide(
     memory = Memory(
         entries={each.source_topic: each for each in entries},
         rules=rules,
-        settled_at_ms=1 if is_settled else None,
+        settled_at_ms=1,
     )
     await table.replace(memory.records())
 

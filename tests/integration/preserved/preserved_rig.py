@@ -267,7 +267,6 @@ async def preserved_rig(
     target: Mapping[str, str] | None = None,
     properties: Mapping[str, str] | None = None,
     target_replicas: int = 1,
-    positions_replicas: int | None = None,
 ) -> AsyncIterator[PreservedRig]:
     """Topics on both sides with these configs, and an identity for the copies."""
     alias = unique_name("A")
@@ -285,7 +284,7 @@ async def preserved_rig(
             NewTopic(
                 name=positions,
                 partition_count=1,
-                replication_factor=positions_replicas or target_replicas,
+                replication_factor=target_replicas,
                 configs={"cleanup.policy": "compact"},
             ),
         )
@@ -338,16 +337,8 @@ async def read(
         await consumer.stop()
 
 
-async def write_mixture(
-    cluster: BlockingCluster,
-    topic: str,
-    partitions: int,
-    *,
-    rounds: int,
-    timestamps_ms: int | None = 1_600_000_000_000,
-) -> None:
-    """Plain batches of all codecs, from these times on (None = now), between transactions, of which every
-    third is aborted."""
+async def write_mixture(cluster: BlockingCluster, topic: str, partitions: int, *, rounds: int) -> None:
+    """Plain batches of all codecs, of long ago, between transactions, of which every third is aborted."""
     for number, codec in enumerate(CODECS):
         compression = None if codec == "none" else codec
         producer = AIOKafkaProducer(
@@ -370,7 +361,7 @@ async def write_mixture(
                 else:
                     await producer.commit_transaction()
                 for each in range(4 * partitions):
-                    at_ms = None if timestamps_ms is None else timestamps_ms + each
+                    at_ms = 1_600_000_000_000 + each
                     await plain.send(topic, b"plain", None, each % partitions, timestamp_ms=at_ms)
                 await plain.flush()
 

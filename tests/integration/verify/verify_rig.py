@@ -4,10 +4,8 @@ import asyncio
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,20 +136,11 @@ class VerifyRig:
                 changing.cancel()
         return validated(document(run.result()))
 
-    async def command(
-        self, *arguments: str, name: str = "verify", of_its_own: bool = False
-    ) -> tuple[int, Any]:
-        """The exit code and the JSON of the command; `of_its_own`: in such a process, as Spark wants."""
+    async def command(self, *arguments: str, name: str = "verify") -> tuple[int, Any]:
+        """The exit code and the JSON of the command."""
         flow = f"{self.rig.a}->{self.rig.b}"
         words = [name, flow, "--config", str(self.file()), "-o", "json", *arguments]
-        if of_its_own:
-            whole = [sys.executable, "-m", "twinlog", *words]
-            answer = await asyncio.to_thread(
-                partial(subprocess.run, whole, capture_output=True, text=True, timeout=COMMAND_SECONDS)
-            )
-        else:
-            answer = await twinlog(*words)
-        exit_code, told = answered(answer)
+        exit_code, told = answered(await twinlog(*words))
         return exit_code, validated(told) if name == "verify" and exit_code != 2 else told
 
 

@@ -20,13 +20,13 @@ async def _stop_after(stop: asyncio.Event, seconds: float) -> None:
     stop.set()
 
 
-async def _supervise(*, stop_after: float, grace: float = 5.0, **loops: Loop) -> float:
+async def _supervise(*, stop_after: float, **loops: Loop) -> float:
     """Supervise and return when it ended."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         stopper = group.create_task(_stop_after(stop, stop_after), name="stopper")
         try:
-            await supervise(loops, stop=stop, grace_seconds=grace)
+            await supervise(loops, stop=stop, grace_seconds=5.0)
         finally:
             stopper.cancel()
     return _now()

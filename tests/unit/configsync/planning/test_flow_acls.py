@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from twinlog.errors import FatalKafkaError, TransientKafkaError
-from twinlog.model import Flow
 from twinlog.testing.brokers import eventually
 from twinlog.testing.fakes.cluster import Call, FakeCluster
-from twinlog_configsync.model.memory import acl_ids
 from twinlog_configsync.model.reasons import SyncReason
 from twinlog_configsync.model.schedule import Scope
-from twinlog_configsync.planning.desired import DesiredBindings
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
 
 COPY = replace(READ_ORDERS, resource_name="A.orders")
@@ -222,13 +219,3 @@ async def test_acls_that_cannot_be_read_stop_nothing_else(flow: ConfigSyncRig) -
     assert "A.orders" in flow.target.topics
     assert flow.sync.status.scopes[Scope.ACLS].reason == "CLUSTER_UNAUTHORIZED"
     assert flow.sync.status.failed(Scope.ACLS)
-
-
-def test_no_flow_takes_away_what_another_one_into_its_target_wants() -> None:
-    first, second, elsewhere = Flow("A", "C"), Flow("B", "C"), Flow("A", "D")
-    claims = DesiredBindings({first, second, elsewhere}, set())
-    assert claims.acls_wanted_elsewhere(first) is None
-    claims.claim_acls(second, acl_ids({COPY}))
-    assert claims.acls_wanted_elsewhere(first) == acl_ids({COPY})
-    assert claims.acls_wanted_elsewhere(second) is None
-    assert claims.acls_wanted_elsewhere(elsewhere) == frozenset()

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinlog.batches import NewRecord, OutgoingBatch, build_batch, read_batches
+from twinlog.batches import NewRecord, OutgoingBatch, build_batch
 from twinlog.kafka.raw.produce.partition_queue import PartitionQueue, PendingBatch
 from twinlog.model import TopicPartition
 
@@ -29,21 +29,6 @@ def _take(queue: PartitionQueue, now: float = 0.0) -> PendingBatch | None:
     if queue.peek(now, _HERE) is None:
         return None
     return queue.take(7, 1, transactional=True)
-
-
-async def test_sequences_follow_the_record_counts_and_are_sealed() -> None:
-    queue = PartitionQueue(is_known=True)
-    loop = asyncio.get_running_loop()
-    for count in (3, 5, 1):
-        _put(queue, loop, count)
-    taken = [_take(queue) for _ in range(3)]
-    assert [pending.base_sequence for pending in taken if pending] == [0, 3, 8]
-    assert queue.next_sequence == 9
-    for pending in taken:
-        assert pending is not None
-        (batch,) = read_batches(pending.header + pending.batch.records)
-        assert batch.header.base_sequence == pending.base_sequence
-        assert (batch.header.producer_id, batch.header.producer_epoch) == (7, 1)
 
 
 async def test_sequences_wrap_to_zero_as_in_java() -> None:

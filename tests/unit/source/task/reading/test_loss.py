@@ -1,7 +1,7 @@
 """What the source no longer holds."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import pytest
 from hypothesis import given
@@ -18,43 +18,22 @@ from twinlog_source.task.reading.bounds import (
 )
 
 
-@pytest.mark.parametrize("position", [10, 15, 20])
-def test_a_position_inside_the_log_or_at_its_end_is_no_loss(position: int) -> None:
-    assert find_loss(position=position, log_start_offset=10, log_end_offset=20) is None
-
-
-def test_retention_lost_the_exact_range_before_the_log_start() -> None:
-    loss = find_loss(position=7, log_start_offset=10, log_end_offset=20)
-    assert loss is not None
-    assert (loss.reason, loss.from_offset, loss.to_offset, loss.resume_at) == (
-        LossReason.RETENTION,
-        7,
-        10,
-        10,
-    )
-
-
-@pytest.mark.parametrize("position", [21, 25])
-def test_a_truncation_is_told_and_loses_nothing_on_the_target(position: int) -> None:
-    loss = find_loss(position=position, log_start_offset=10, log_end_offset=20)
-    assert loss is not None
-    assert (loss.reason, loss.from_offset, loss.to_offset, loss.resume_at) == (
-        LossReason.TRUNCATION,
-        20,
-        position,
-        20,
-    )
-
-
-def test_a_log_that_was_cut_off_and_has_grown_past_the_position_is_a_truncation() -> None:
-    loss = find_loss(position=25, log_start_offset=10, log_end_offset=90, diverged_at=18)
-    assert loss is not None
-    assert (loss.reason, loss.from_offset, loss.to_offset, loss.resume_at) == (
-        LossReason.TRUNCATION,
-        18,
-        25,
-        18,
-    )
+@pytest.mark.parametrize(
+    ("position", "end", "diverged_at", "expected"),
+    [
+        *((inside, 20, None, None) for inside in (10, 15, 20)),
+        (7, 20, None, (LossReason.RETENTION, 7, 10, 10)),
+        # Nothing is lost on the target.
+        *((behind, 20, None, (LossReason.TRUNCATION, 20, behind, 20)) for behind in (21, 25)),
+        # The log was cut off and has grown past the position.
+        (25, 90, 18, (LossReason.TRUNCATION, 18, 25, 18)),
+    ],
+)
+def test_what_is_lost_of_a_log_that_begins_at_10(
+    position: int, end: int, diverged_at: int | None, expected: tuple[LossReason, int, int, int] | None
+) -> None:
+    found = find_loss(position=position, log_start_offset=10, log_end_offset=end, diverged_at=diverged_at)
+    assert (found and astuple(found)) == expected
 
 
 def leader_end(log: Sequence[int], epoch: int) -> tuple[int, int]:
