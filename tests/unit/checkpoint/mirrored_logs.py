@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from twinlog.batches import EndMarker
 from twinlog.model import Record, TopicPartition
@@ -46,6 +47,14 @@ class MirroredLogs:
             self.source.add_topic(ORIGIN.topic)
         self.target.add_topic(COPY.topic)
         self.store.finish_reading()
+
+    @classmethod
+    def copied(cls, count: int, **settings: Any) -> Self:
+        """With so many records, all of which are copied."""
+        logs = cls(**settings)
+        logs.produce(count)
+        logs.copy()
+        return logs
 
     # ------------------------------------------------------------------------------------------ what happens
 

@@ -24,9 +24,9 @@ from unit.checkpoint.record_log import RecordLog
 async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever_happens_to_it(
     seed: int,
 ) -> None:
-    logs = MirroredLogs(seed=seed, offset_lag_max=100, is_changed=True, exactly_once=seed % 2 == 0)
-    logs.produce(600)
-    logs.copy()
+    logs = MirroredLogs.copied(
+        600, seed=seed, offset_lag_max=100, is_changed=True, exactly_once=seed % 2 == 0
+    )
     known = deepcopy(logs.history)
     match seed:
         case 1:
@@ -65,9 +65,7 @@ async def test_a_changed_copy_whose_records_name_their_origins_is_exact_whatever
 
 
 async def test_origins_before_the_first_that_a_changed_copy_has_left_are_before_its_start() -> None:
-    logs = MirroredLogs(seed=1, offset_lag_max=100, is_changed=True)
-    logs.produce(200)
-    logs.copy()
+    logs = MirroredLogs.copied(200, seed=1, offset_lag_max=100, is_changed=True)
     there = logs.visible_target()
     first = there[40].offset
     logs.target.log(COPY).delete_before(first)
@@ -80,9 +78,7 @@ async def test_origins_before_the_first_that_a_changed_copy_has_left_are_before_
 
 async def test_a_place_that_the_copy_has_lost_and_filled_again_since_is_looked_up_again() -> None:
     """The copy was longer again when groups were translated next, by records that they have not read."""
-    logs = MirroredLogs(seed=1, offset_lag_max=100, is_changed=True)
-    logs.produce(60)
-    logs.copy()
+    logs = MirroredLogs.copied(60, seed=1, offset_lag_max=100, is_changed=True)
     exact, end = translator(logs), logs.source.log(ORIGIN).end_offset
     check_never_ahead(logs, await translate(exact, range(end)))
     logs.lose_tail(0.2)
@@ -109,9 +105,7 @@ class NewLeader:
 
 @pytest.mark.parametrize("shown_to", [0, 50])
 async def test_a_new_leader_that_does_not_show_all_yet_puts_no_group_ahead(shown_to: int) -> None:
-    logs = MirroredLogs(seed=3, offset_lag_max=100, is_changed=True)
-    logs.produce(200)
-    logs.copy()
+    logs = MirroredLogs.copied(200, seed=3, offset_lag_max=100, is_changed=True)
     log = NewLeader(RecordLog(logs.target.reader()), shown_to)
     exact, back = translator(logs), translator_back(logs)
     exact.there, back.here = replace(exact.there, log=log), replace(back.here, log=log)
@@ -129,9 +123,7 @@ async def test_origins_in_a_source_that_is_gone_are_no_places_of_the_present_one
 ) -> None:
     """Behind them the copy has all of the present source. Its first sync may come later, or be of a record
     whose offset is above those of old syncs."""
-    logs = MirroredLogs(seed=3, offset_lag_max=20, is_changed=True)
-    logs.produce(100)
-    logs.copy()
+    logs = MirroredLogs.copied(100, seed=3, offset_lag_max=20, is_changed=True)
     former, back, forward = logs.visible_target(), translator_back(logs), translator(logs)
     places = [record.offset for record in former]
     await translate(back, places, COPY)
@@ -153,9 +145,7 @@ async def test_origins_in_a_source_that_is_gone_are_no_places_of_the_present_one
 
 
 async def test_records_without_an_origin_leave_a_changed_copy_to_the_syncs() -> None:
-    logs = MirroredLogs(seed=7, offset_lag_max=1, is_changed=True)
-    logs.produce(100)
-    logs.copy()
+    logs = MirroredLogs.copied(100, seed=7, offset_lag_max=1, is_changed=True)
     logs.target.append(COPY, Record(offset=-1, timestamp_ms=0, key=None, value=b"0"))
     logs.produce(10)
     logs.copy()

@@ -29,9 +29,7 @@ from unit.checkpoint.record_log import RecordLog
 
 
 async def test_far_from_any_sync_records_are_counted() -> None:
-    logs = MirroredLogs(seed=3, exactly_once=True, offset_lag_max=1 << 40)
-    logs.produce(6000)
-    logs.copy()
+    logs = MirroredLogs.copied(6000, seed=3, exactly_once=True, offset_lag_max=1 << 40)
     end = logs.source.log(ORIGIN).end_offset
     await check_all(logs, [end - 500, end - 100, end // 2, 5, 0])
 
@@ -74,9 +72,7 @@ async def test_far_from_any_sync_gaps_do_not_move_answers_ahead() -> None:
 
 
 async def test_a_budget_that_is_used_up_gives_the_floor_and_goes_on_in_the_next_interval() -> None:
-    logs = MirroredLogs(seed=6, exactly_once=True, offset_lag_max=1 << 40)
-    logs.produce(12_000)
-    logs.copy()
+    logs = MirroredLogs.copied(12_000, seed=6, exactly_once=True, offset_lag_max=1 << 40)
     end = logs.source.log(ORIGIN).end_offset
     exact = translator(logs, max_bytes=100_000)
     wanted = [end - 100]
@@ -112,9 +108,7 @@ async def test_a_walk_that_is_cut_off_continues_where_it_stopped() -> None:
 
 @pytest.mark.parametrize("compacted", ["source", "target", "both"])
 async def test_the_few_survivors_of_a_compacted_log_are_found_however_far_they_lie(compacted: str) -> None:
-    logs = MirroredLogs(seed=14, keys=5)
-    logs.produce(12_000)
-    logs.copy()
+    logs = MirroredLogs.copied(12_000, seed=14, keys=5)
     for cluster in (logs.source, logs.target):
         if compacted in ("both", {logs.source: "source", logs.target: "target"}[cluster]):
             logs.compact(cluster, 0.95)
@@ -125,9 +119,7 @@ async def test_the_few_survivors_of_a_compacted_log_are_found_however_far_they_l
 async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
     """The copy was deleted and created again, from a later record on, and its new syncs have not come yet:
     what the old ones say may be ahead, so there is no answer."""
-    logs = MirroredLogs(seed=15)
-    logs.produce(600)
-    logs.copy()
+    logs = MirroredLogs.copied(600, seed=15)
     second = MirroredLogs(seed=15, source=logs.source)
     second.copied_to = 30
     second.copy()
@@ -141,9 +133,7 @@ async def test_a_pair_whose_records_differ_is_not_trusted() -> None:
 
 
 async def test_a_sync_that_goes_back_while_logs_are_read_voids_what_they_gave() -> None:
-    logs = MirroredLogs(seed=16, offset_lag_max=1 << 40)
-    logs.produce(1000)
-    logs.copy()
+    logs = MirroredLogs.copied(1000, seed=16, offset_lag_max=1 << 40)
     exact = translator(logs)
     pairs = logs.history.of(ORIGIN)
     assert pairs is not None
@@ -161,9 +151,7 @@ async def test_a_sync_that_goes_back_while_logs_are_read_voids_what_they_gave() 
 
 
 async def test_the_bytes_of_one_interval_are_bounded_and_told() -> None:
-    logs = MirroredLogs(seed=17, offset_lag_max=1 << 40, value_bytes=1000)
-    logs.produce(4000)
-    logs.copy()
+    logs = MirroredLogs.copied(4000, seed=17, offset_lag_max=1 << 40, value_bytes=1000)
     told: list[int] = []
     exact = translator(logs, max_bytes=1 << 20, on_read_bytes=told.append)
     await translate(exact, range(0, logs.source.log(ORIGIN).end_offset, 50))
@@ -171,9 +159,7 @@ async def test_the_bytes_of_one_interval_are_bounded_and_told() -> None:
 
 
 async def test_many_groups_share_what_is_read() -> None:
-    logs = MirroredLogs(seed=18)
-    logs.produce(800)
-    logs.copy()
+    logs = MirroredLogs.copied(800, seed=18)
     fetches: list[Call] = []
     logs.source.intercept("fetch", fetches.append)
     logs.target.intercept("fetch", fetches.append)
@@ -191,9 +177,7 @@ async def test_questions_at_the_same_time_share_what_is_read() -> None:
     """A pass over the groups, and an operator who asks: neither takes the other's search for a dead end."""
     told: list[int] = []
     for questions in (1, 3):
-        logs = MirroredLogs(seed=6, offset_lag_max=1 << 40)
-        logs.produce(3500)
-        logs.copy()
+        logs = MirroredLogs.copied(3500, seed=6, offset_lag_max=1 << 40)
         far = logs.source.log(ORIGIN).end_offset - 100
         exact = translator(logs, on_read_bytes=told.append)
 
@@ -212,9 +196,7 @@ async def test_questions_at_the_same_time_share_what_is_read() -> None:
 
 async def test_where_uncommitted_records_are_copied_they_are_translated() -> None:
     """isolation.level=read_uncommitted: an open transaction at the source's end holds nothing back."""
-    logs = MirroredLogs(seed=19, exactly_once=False)
-    logs.produce(50)
-    logs.copy()
+    logs = MirroredLogs.copied(50, seed=19, exactly_once=False)
     waiting = [
         Record(offset=-1, timestamp_ms=1_800_000_000_000 + n, key=b"k", value=b"%d" % n) for n in range(5)
     ]
@@ -232,9 +214,7 @@ async def test_where_uncommitted_records_are_copied_they_are_translated() -> Non
 
 
 async def test_answers_are_remembered_until_the_logs_change() -> None:
-    logs = MirroredLogs(seed=7)
-    logs.produce(500)
-    logs.copy()
+    logs = MirroredLogs.copied(500, seed=7)
     end = logs.source.log(ORIGIN).end_offset
     exact = translator(logs)
     fetches: list[object] = []
@@ -252,9 +232,7 @@ async def test_answers_are_remembered_until_the_logs_change() -> None:
 
 async def test_records_gone_from_the_source_leave_the_floor() -> None:
     """The copy still holds them."""
-    logs = MirroredLogs(seed=8)
-    logs.produce(500)
-    logs.copy()
+    logs = MirroredLogs.copied(500, seed=8)
     end = logs.source.log(ORIGIN).end_offset
     logs.retain(300)
     found = await translate(translator(logs), [100, 299, 300, 301, end - 1])
@@ -266,9 +244,7 @@ async def test_records_gone_from_the_source_leave_the_floor() -> None:
 
 async def test_a_record_gone_from_the_source_has_the_floor_of_the_nearest_record_that_was_compared() -> None:
     """Offset syncs of old records are forgotten: they alone would take the group far back."""
-    logs = MirroredLogs(seed=8)
-    logs.produce(5000)
-    logs.copy()
+    logs = MirroredLogs.copied(5000, seed=8)
     exact = translator(logs)
     offset = logs.visible_source()[2000].offset
     before = (await translate(exact, [offset]))[offset]
@@ -283,9 +259,7 @@ async def test_a_record_gone_from_the_source_has_the_floor_of_the_nearest_record
 
 async def test_no_floor_is_left_where_the_source_lost_the_records_and_the_copy_was_created_again() -> None:
     """The syncs of the new copy have not come yet: the floor of the old one may be ahead."""
-    logs = MirroredLogs(seed=15)
-    logs.produce(600)
-    logs.copy()
+    logs = MirroredLogs.copied(600, seed=15)
     logs.retain(300)
     second = MirroredLogs(seed=15, source=logs.source)
     second.copy()
@@ -296,9 +270,7 @@ async def test_no_floor_is_left_where_the_source_lost_the_records_and_the_copy_w
 
 async def test_a_group_before_the_log_start_skips_nothing_that_the_copy_still_holds() -> None:
     """No sync tells of its place, which is normal after a start: older ones were compacted."""
-    logs = MirroredLogs(seed=8)
-    logs.produce(900)
-    logs.copy()
+    logs = MirroredLogs.copied(900, seed=8)
     logs.forget_pairs(400)
     logs.retain(600)
     first = logs.visible_target()[0].offset
@@ -312,9 +284,7 @@ async def test_a_group_before_the_log_start_skips_nothing_that_the_copy_still_ho
 
 async def test_a_group_before_the_start_of_the_copy_skips_nothing_that_the_source_still_holds() -> None:
     """The same on the way back."""
-    logs = MirroredLogs(seed=8)
-    logs.produce(900)
-    logs.copy()
+    logs = MirroredLogs.copied(900, seed=8)
     logs.forget_pairs(400)
     logs.target.log(COPY).delete_before(600)
     found = await translate(translator_back(logs), [50, 300, 599], COPY)
@@ -325,9 +295,7 @@ async def test_a_group_before_the_start_of_the_copy_skips_nothing_that_the_sourc
 @pytest.mark.parametrize("again", [False, True])
 async def test_records_that_the_copy_lost_lead_to_the_next_one_it_has(again: bool) -> None:
     """Far more than walking looks ahead are gone: the copies of what lies around them are neighbours."""
-    logs = MirroredLogs(seed=12)
-    logs.produce(12_000)
-    logs.copy()
+    logs = MirroredLogs.copied(12_000, seed=12)
     lost_to = logs.visible_source()[-1].offset
     if again:
         logs.create_again(from_start=False)
@@ -345,9 +313,7 @@ async def test_records_that_the_copy_lost_lead_to_the_next_one_it_has(again: boo
 
 async def test_a_floor_past_the_end_of_the_copy_is_no_answer() -> None:
     """The copy lost its tail: the end of its log would leave out whatever is copied from now on."""
-    logs = MirroredLogs(seed=9)
-    logs.produce(500)
-    logs.copy()
+    logs = MirroredLogs.copied(500, seed=9)
     end = logs.visible_source()[-1].offset
     logs.lose_tail(0.5)
     for exact in (translator(logs), translator(logs, max_bytes=1)):
@@ -364,9 +330,7 @@ async def test_a_floor_past_the_end_of_the_copy_is_no_answer() -> None:
 
 async def test_a_floor_past_the_end_of_the_copy_is_not_final_while_the_source_cannot_be_read() -> None:
     """Its log may have the place."""
-    logs = MirroredLogs(seed=9)
-    logs.produce(500)
-    logs.copy()
+    logs = MirroredLogs.copied(500, seed=9)
     end = logs.visible_source()[-1].offset
     logs.lose_tail(0.5)
     kill_leader(logs.source, ORIGIN)
@@ -377,9 +341,7 @@ async def test_a_floor_past_the_end_of_the_copy_is_not_final_while_the_source_ca
 
 
 async def test_records_gone_from_the_target_go_on_at_its_first() -> None:
-    logs = MirroredLogs(seed=9)
-    logs.produce(500)
-    logs.copy()
+    logs = MirroredLogs.copied(500, seed=9)
     end = logs.source.log(ORIGIN).end_offset
     logs.target.log(COPY).delete_before(300)
     found = await translate(translator(logs), [0, 100, end - 1])
@@ -392,9 +354,7 @@ async def test_records_gone_from_the_target_go_on_at_its_first() -> None:
 
 async def test_an_offset_past_the_end_of_the_source_has_no_place_behind_what_was_written_since() -> None:
     """The log lost its tail: the newest records have lower offsets, and the group has read none of them."""
-    logs = MirroredLogs(seed=10)
-    logs.produce(100)
-    logs.copy()
+    logs = MirroredLogs.copied(100, seed=10)
     end = logs.source.log(ORIGIN).end_offset
     found = await translate(translator(logs), [end, end + 1])
     assert [found[offset].verdict for offset in (end, end + 1)] == [Verdict.UP_TO_DATE, Verdict.PAST_END]
@@ -404,9 +364,7 @@ async def test_an_offset_past_the_end_of_the_source_has_no_place_behind_what_was
 @pytest.mark.parametrize("is_back", [False, True])
 async def test_a_group_that_has_read_everything_has_no_lag_there(*, is_back: bool) -> None:
     """Behind the last record lie a marker and what was aborted; an open transaction is not passed."""
-    logs = MirroredLogs(seed=10)
-    logs.produce(100)
-    logs.copy()
+    logs = MirroredLogs.copied(100, seed=10)
     here, asked, there, answered = logs.source, ORIGIN, logs.target, COPY
     if is_back:
         here, asked, there, answered = there, answered, here, asked
@@ -421,9 +379,7 @@ async def test_a_group_that_has_read_everything_has_no_lag_there(*, is_back: boo
 
 async def test_there_is_no_answer_where_the_copy_holds_other_records() -> None:
     """The target was deleted and filled with other records: the syncs point at strangers."""
-    logs = MirroredLogs(seed=11)
-    logs.produce(300)
-    logs.copy()
+    logs = MirroredLogs.copied(300, seed=11)
     other = MirroredLogs(seed=12)
     other.next_name = 100_000
     other.produce(300)
@@ -461,9 +417,7 @@ async def test_without_a_sync_it_is_told_why_the_logs_gave_no_place_where_the_co
 
 async def test_before_the_first_sync_of_a_topic_created_again_nobody_knows_how_many_are_read_again() -> None:
     """Its copy has the records of the former topic."""
-    logs = MirroredLogs(seed=5, offset_lag_max=10)
-    logs.produce(60)
-    logs.copy()
+    logs = MirroredLogs.copied(60, seed=5, offset_lag_max=10)
     del logs.source.topics[ORIGIN.topic]
     logs.source.add_topic(ORIGIN.topic)
     logs.produce(20)
@@ -474,9 +428,7 @@ async def test_before_the_first_sync_of_a_topic_created_again_nobody_knows_how_m
 
 def without_its_first_hundred(seed: int, records: int) -> tuple[MirroredLogs, list[Record], int]:
     """A copy that lost its first 100 records, the records of its source, and where it begins."""
-    logs = MirroredLogs(seed=seed, offset_lag_max=20)
-    logs.produce(records)
-    logs.copy()
+    logs = MirroredLogs.copied(records, seed=seed, offset_lag_max=20)
     logs.rest()
     first = logs.visible_target()[100].offset
     logs.target.log(COPY).delete_before(first)
@@ -505,9 +457,7 @@ async def test_whatever_is_read_no_answer_passes_over_records_that_are_gone_with
 ) -> None:
     """A budget that is soon spent, or few syncs: the start of the log may stand for what is gone."""
     for seed in range(12):
-        logs = MirroredLogs(seed=seed, offset_lag_max=20, lost_syncs=lost_syncs, keys=30)
-        logs.produce(600)
-        logs.copy()
+        logs = MirroredLogs.copied(600, seed=seed, offset_lag_max=20, lost_syncs=lost_syncs, keys=30)
         logs.rest()
         if seed % 3 == 1:
             logs.compact(logs.target, 0.7)

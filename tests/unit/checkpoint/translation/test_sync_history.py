@@ -294,9 +294,7 @@ def test_pairs_that_do_not_rise_are_refused(deltas: list[object]) -> None:
 
 async def test_a_start_without_any_sync_finds_the_places_of_a_copys_groups() -> None:
     """Nobody has asked about an offset of the source before: all groups work on the target."""
-    logs = MirroredLogs(seed=1, lost_syncs=1)
-    logs.produce(30)
-    logs.copy()
+    logs = MirroredLogs.copied(30, seed=1, lost_syncs=1)
     rig = CheckpointFlowRig(source=logs.source, target=logs.target, translation_max_bytes=1 << 20)
     async with rig.running() as parts:
         wanted = {copied.offset: here.offset for here, copied in _both_logs(logs)}

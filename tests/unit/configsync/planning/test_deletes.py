@@ -34,6 +34,14 @@ def following(directory: Path, *, grace_seconds: int = 3600, per_hour: int = 2) 
     return flow
 
 
+async def following_without(directory: Path, *gone: str, **limits: int) -> ConfigSyncRig:
+    """One that has its copies, of which these topics are gone from the source."""
+    flow = following(directory, **limits)
+    await flow.refresh(TOPICS)
+    await flow.source.delete_topics(gone)
+    return flow
+
+
 def copies(flow: ConfigSyncRig) -> list[str]:
     return sorted(name for name in flow.target.topics if name.startswith("A."))
 
@@ -52,9 +60,7 @@ async def test_by_default_a_deletion_is_only_reported(tmp_path: Path) -> None:
 
 
 async def test_it_is_followed_after_the_grace_period_and_forgotten_by_watchers(tmp_path: Path) -> None:
-    flow = following(tmp_path)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a")
     await flow.refresh(TOPICS)
     flow.clock.advance(3599)
     await flow.refresh(TOPICS)
@@ -68,9 +74,7 @@ async def test_it_is_followed_after_the_grace_period_and_forgotten_by_watchers(t
 
 
 async def test_a_topic_that_comes_back_within_the_grace_period_stays(tmp_path: Path) -> None:
-    flow = following(tmp_path)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a")
     await flow.refresh(TOPICS)
     flow.source.add_topic("a")
     flow.clock.advance(10_000)
@@ -80,9 +84,7 @@ async def test_a_topic_that_comes_back_within_the_grace_period_stays(tmp_path: P
 
 
 async def test_a_topic_of_the_past_is_forgotten_and_its_generation_is_not(tmp_path: Path) -> None:
-    flow = following(tmp_path)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a")
     await flow.refresh(TOPICS)
     flow.clock.advance(3600)
     await flow.refresh(TOPICS)
@@ -116,9 +118,7 @@ async def test_no_more_than_the_limit_within_an_hour_also_over_a_restart(tmp_pat
 
 
 async def test_what_was_deleted_before_a_crash_counts(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0, per_hour=1)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a", "b"])
+    flow = await following_without(tmp_path, "a", "b", grace_seconds=0, per_hour=1)
     await flow.refresh(TOPICS)
 
     def die(_call: Call) -> None:
@@ -140,9 +140,7 @@ async def test_what_was_deleted_before_a_crash_counts(tmp_path: Path) -> None:
 
 
 async def test_another_topic_under_the_name_is_left_alone(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     flow.target.add_topic("A.a")
     for _ in range(3):
         await flow.refresh(TOPICS)
@@ -150,9 +148,7 @@ async def test_another_topic_under_the_name_is_left_alone(tmp_path: Path) -> Non
 
 
 async def test_another_topic_that_got_the_name_after_the_plan_was_made_is_left_alone(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     await flow.refresh(TOPICS)
 
     def create_again(_call: Call) -> None:
@@ -217,9 +213,7 @@ async def test_nothing_is_deleted_after_a_source_that_lost_everything(
 async def test_the_copies_of_a_lost_source_go_by_hand_and_then_deletions_are_followed_again(
     tmp_path: Path,
 ) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a", "b", "c"])
+    flow = await following_without(tmp_path, "a", "b", "c", grace_seconds=0)
     flow.source.add_topic("x")
     flow.source.add_topic("y")
     await flow.refresh(TOPICS)

@@ -10,7 +10,7 @@ from twinlog.kafka.ports import ConfigChange
 from twinlog.model import TopicPartition
 from twinlog_configsync.model.reasons import SyncReason
 from unit.configsync.configsync_rig import READ_ORDERS, ConfigSyncRig, make_flow
-from unit.configsync.planning.test_deletes import ALL, TOPICS, copies, following
+from unit.configsync.planning.test_deletes import ALL, TOPICS, copies, following_without
 
 FIELDS = {"run_id": "r", "groups": [], "by": "", "started_ms": 0, "finished_ms": None, "done": []} | {
     "moved": [],
@@ -37,9 +37,7 @@ async def record_move(flow: ConfigSyncRig, kind: str, state: str, **more: bool) 
 async def test_nothing_is_deleted_while_a_failover_is_under_way_or_in_effect(
     tmp_path: Path, kind: str, state: str
 ) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     await record_move(flow, "failover", "DONE")
     await record_move(flow, kind, state)
     for _ in range(3):
@@ -84,9 +82,7 @@ async def test_what_happens_to_the_abandoned_source_does_not_reach_the_applicati
 async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_target(
     tmp_path: Path, kind: str, on_target: bool
 ) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     await record_move(flow, kind, "RUNNING", on_target=on_target)
     for _ in range(3):
         await flow.refresh(TOPICS)
@@ -100,9 +96,7 @@ async def test_a_move_that_was_given_up_holds_only_while_groups_may_work_on_the_
 
 
 async def test_a_failback_is_noticed_although_nothing_is_left_to_take_away(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     await record_move(flow, "failover", "DONE")
     for _ in range(2):
         await flow.refresh(TOPICS)
@@ -116,9 +110,7 @@ async def test_a_failback_is_noticed_although_nothing_is_left_to_take_away(tmp_p
 
 
 async def test_records_of_moved_groups_are_not_taken_for_the_move(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     await record_move(flow, "failback", "DONE")
     async with flow.target.writer() as writer:
         for name in ("TwinlogMovedGroup", "TwinlogSource"):
@@ -131,9 +123,7 @@ async def test_records_of_moved_groups_are_not_taken_for_the_move(tmp_path: Path
 
 
 async def test_a_record_of_a_failover_that_cannot_be_read_stops_deletions(tmp_path: Path) -> None:
-    flow = following(tmp_path, grace_seconds=0)
-    await flow.refresh(TOPICS)
-    await flow.source.delete_topics(["a"])
+    flow = await following_without(tmp_path, "a", grace_seconds=0)
     flow.target.add_topic("mm2-failover.A.internal")
     async with flow.target.writer() as writer:
         partition = TopicPartition("mm2-failover.A.internal", 0)
