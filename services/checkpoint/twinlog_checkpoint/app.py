@@ -43,9 +43,9 @@ from twinlog_checkpoint.assembly import (
     watch_fences,
 )
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow, checkpoint_flows, with_flow
+from twinlog_checkpoint.flow.gauges import observe_flows
 from twinlog_checkpoint.flow.live_rules import RulesFollower
 from twinlog_checkpoint.flow.parts import FlowParts
-from twinlog_checkpoint.groups.instruments import observe_flows
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
@@ -167,10 +167,11 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     flows: dict[Flow, FlowParts] = {}
     loops: dict[str, Loop] = {"decisions of configsync": decisions.run}
     for entry in checkpoint_flows(context.configuration):
-        parts = assemble_flow(entry, await _clusters(context, stack, entry), around)
+        clusters = await _clusters(context, stack, entry)
+        lease = open_lease(context, entry.flow, clusters.target)
+        parts = assemble_flow(entry, clusters, around, lease)
         loops[f"offset syncs {entry.flow}"] = parts.checkpointer.tail.run
         decisions.add(entry.flow, parts.target)
-        lease = open_lease(context, entry.flow, parts.target)
         loops[f"checkpoints {entry.flow}"] = lease.guard(
             parts.checkpointer.run, otherwise=partial(parts.checkpointer.stand_by, why=lease.refusal)
         )
@@ -185,7 +186,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
             is_owner=lease.is_owner,
         )
         parts.checkpointer.learn_rules = follower.learn
-        flows[entry.flow] = replace(parts, duty=lease, rules=follower)
+        flows[entry.flow] = replace(parts, rules=follower)
         loops[f"rules {entry.flow}"] = follower.run
     elsewhere: dict[Flow, FlowParts] = {}
     unknown: dict[Flow, str] = {}

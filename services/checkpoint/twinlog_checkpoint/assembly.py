@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
@@ -17,6 +16,7 @@ from twinlog_checkpoint.api.moves_servicer import ServedFlow
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.flow.deletes import GroupDeleter
 from twinlog_checkpoint.flow.parts import (
+    Duty,
     FlowParts,
     ServedElsewhere,
 )
@@ -37,7 +37,9 @@ from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translators import FlowClusters, SharedDependencies, assemble_translators
 
 
-def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies) -> FlowParts:
+def assemble_flow(
+    entry: CheckpointFlow, clusters: FlowClusters, around: SharedDependencies, duty: Duty
+) -> FlowParts:
     """Assemble the parts of one flow; starts nothing. `entry` has the rules of the file."""
     settings = entry.settings
 
@@ -103,6 +105,7 @@ def assemble_flow(entry: CheckpointFlow, clusters: FlowClusters, around: SharedD
         source_log=clusters.source_log,
         target_log=clusters.target_log,
         moves=moves_table(entry.flow, clusters.target, replication_factor=settings.topic_replication_factor),
+        duty=duty,
     )
 
 
@@ -133,7 +136,7 @@ def assemble_flow_elsewhere(
 ) -> FlowParts:
     """Assemble the parts of a flow that this process does not run, for the moves of the flow in the other
     direction: offset syncs, rules and checkpoints can be read by any process."""
-    parts = replace(assemble_flow(entry, clusters, around), duty=ServedElsewhere(entry.flow))
+    parts = assemble_flow(entry, clusters, around, ServedElsewhere(entry.flow))
     parts.checkpointer.tail.may_be_absent = True
     return parts
 

@@ -28,7 +28,7 @@ from twinlog.verify.standing import ProofStanding, by_log
 from twinlog_source.api.servicer import SourceServicer
 from twinlog_source.config import SourceFlow, source_flows
 from twinlog_source.driver.commands import FlowOperations
-from twinlog_source.driver.epoch_jobs import EpochJobs, EpochRunner
+from twinlog_source.driver.epoch_jobs import EpochJobs
 from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.flow_monitor import FlowMonitor, PositionsFollower
 from twinlog_source.driver.instruments import FlowInstruments, observe_flows
@@ -45,7 +45,7 @@ from twinlog_source.driver.stream.lending import (
 from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.task_settings import TaskSettings
 from twinlog_source.driver.stream.worker_port import LentPort, WorkerPort, endpoint_of, listen_address
-from twinlog_source.driver.stream.worker_servicer import WorkerHost, WorkerServicer
+from twinlog_source.driver.stream.worker_servicer import WorkerServicer
 from twinlog_source.driver.worker_pool import MOST_WORKERS, WorkerPool, Workers
 from twinlog_source.log.facts import ProofFact
 from twinlog_source.log.hanging import TakeOver
@@ -89,7 +89,7 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
 async def build_on(make_workers: MakeWorkers, context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
     """The same with workers that run elsewhere."""
     flows = source_flows(context.configuration)
-    hosts: dict[Flow, WorkerHost] = {}
+    hosts: dict[Flow, TaskHost] = {}
     servicer = WorkerServicer(hosts)
 
     async def open_port(listen: Address) -> WorkerPort:
@@ -273,7 +273,7 @@ async def _driver(
     flow: SourceFlow,
     lease: FlowLease,
     decisions: Decisions,
-    runner: EpochRunner,
+    runner: WorkerPool,
     stack: AsyncExitStack,
     *,
     flows: int,

@@ -35,6 +35,7 @@ from twinlog_checkpoint.moves.planning.decision import CopyReport
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.translation import Verdict
 from twinlog_checkpoint.translators import FlowClusters, SharedDependencies
+from unit.checkpoint.owners import AlwaysOwner
 from unit.checkpoint.record_log import RecordLog
 from unit.name_lists import group_lists, topic_lists
 
@@ -171,7 +172,7 @@ class CheckpointFlowRig:
                 unreadable=Verdict.TARGET_UNREADABLE,
             ),
         )
-        return assemble_flow(self._entry(), clusters, self.around())
+        return assemble_flow(self._entry(), clusters, self.around(), AlwaysOwner().lease)
 
     async def _open_transactions(
         self, partitions: Collection[TopicPartition]
@@ -198,8 +199,11 @@ class CheckpointFlowRig:
                 unreadable=Verdict.TARGET_UNREADABLE,
             ),
         )
-        assemble = assemble_flow_elsewhere if elsewhere else assemble_flow
-        parts = assemble(self._entry(B_TO_A), clusters, self.around())
+        entry, around = self._entry(B_TO_A), self.around()
+        if elsewhere:
+            parts = assemble_flow_elsewhere(entry, clusters, around)
+        else:
+            parts = assemble_flow(entry, clusters, around, AlwaysOwner().lease)
         parts.checkpointer.tail.store.finish_reading()
         return parts
 

@@ -15,10 +15,11 @@ from twinlog.telemetry.metrics.services import (
     CHECKPOINT_PARTITIONS,
     GROUP_LAG,
 )
-from twinlog_checkpoint.flow.parts import AlwaysOwner
-from twinlog_checkpoint.groups.instruments import CheckpointInstruments, observe_flows
+from twinlog_checkpoint.flow.gauges import observe_flows
+from twinlog_checkpoint.groups.instruments import CheckpointInstruments
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.checkpoint_rig import CheckpointFlowRig, set_settings
+from unit.checkpoint.owners import AlwaysOwner
 from unit.metric_points import counted
 
 
@@ -67,7 +68,7 @@ async def test_a_process_that_lost_the_flow_publishes_nothing_about_its_groups()
 
     async with rig.running() as parts:
         lease = LosableLease()
-        observe_flows(provider.get_meter("test"), [replace(parts, duty=lease)], clock=rig.clock)
+        observe_flows(provider.get_meter("test"), [replace(parts, duty=lease.lease)], clock=rig.clock)
         await rig.do_pass(parts.checkpointer)
         assert told() == of_groups
         lease.lost = True

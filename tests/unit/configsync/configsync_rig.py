@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from opentelemetry.metrics import NoOpMeterProvider
 
@@ -14,6 +14,7 @@ from twinlog.kafka.ports import AclBinding, ConfigSource
 from twinlog.service.feeds.registry import registry_name
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic
 from twinlog.service.feeds.tables import ToldTables
+from twinlog.service.owner.lease import FlowLease
 from twinlog.service.runtime import Backoff
 from twinlog.telemetry import instruments
 from twinlog.telemetry.metrics.services import CONFIGSYNC_CHANGES
@@ -88,7 +89,9 @@ class ConfigSyncRig:
         self.sync = FlowSync(
             passes, clock=self.clock, backoff=backoff, journal=journal, refusal=lambda: self.refusal
         )
-        self.commands = FlowCommands(passes, clock=self.clock, wake=self.sync.wake, owner=self)
+        self.commands = FlowCommands(
+            passes, clock=self.clock, wake=self.sync.wake, owner=cast("FlowLease", self)
+        )
 
     def known_elsewhere(self) -> OtherFlow:
         """The flow, as processes know it that do not run it."""

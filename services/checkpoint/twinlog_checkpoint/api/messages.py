@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from twinlog.api.checkpoint.v1 import checkpoint_service_pb2 as pb2
 from twinlog.errors import ConfigError
 from twinlog.model import Flow, TopicPartition
-from twinlog.service.api_values import flow_message, message_of, partition_message
-from twinlog_checkpoint.api.flow_progress import FlowProgress
+from twinlog.service.api_values import flow_message, message_of, partition_message, timestamp
 from twinlog_checkpoint.api.group_explainer import GroupExplanation
 from twinlog_checkpoint.api.offset_queries import Direction, OffsetQuery, OffsetTranslation
+from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.groups.progress import GroupProgress, ProgressSummary
 from twinlog_checkpoint.translation.translation import Verdict
 
@@ -43,18 +43,23 @@ def unsupported_group(flow: Flow, group: str, group_type: str) -> pb2.Unsupporte
     return pb2.UnsupportedGroup(flow=flow_message(flow), group=group, group_type=group_type)
 
 
-def flow_progress(progress: FlowProgress) -> pb2.FlowProgress:
+def flow_progress(parts: FlowParts) -> pb2.FlowProgress:
+    groups, table = parts.checkpointer.groups, parts.checkpointer.table
     return message_of(
         pb2.FlowProgress,
-        progress,
-        obstacle=progress.blocker,
-        obstacle_reason=progress.blocker_reason,
-        deletions_held_reason=progress.deletions_held[0],
-        deletions_held=progress.deletions_held[1],
-        offsets_held_reason=progress.offsets_held[0],
-        offsets_held=progress.offsets_held[1],
-        listing_failed_reason=progress.listing_failed[0],
-        listing_failed=progress.listing_failed[1],
+        parts,
+        ready=parts.syncs_are_read,
+        obstacle=parts.blocker,
+        obstacle_reason=parts.blocker_reason,
+        confirmed=timestamp(table.confirmed_ms),
+        deletions_held_reason=table.deletions_held[0],
+        deletions_held=table.deletions_held[1],
+        offsets_held_reason=table.offsets_held[0],
+        offsets_held=table.offsets_held[1],
+        groups_listed=timestamp(groups.listed_at_ms),
+        next_listing=timestamp(parts.checkpointer.next_listing_ms),
+        listing_failed_reason="" if groups.problem is None else groups.problem.reason,
+        listing_failed="" if groups.problem is None else str(groups.problem),
     )
 
 

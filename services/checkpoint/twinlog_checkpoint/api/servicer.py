@@ -14,7 +14,6 @@ from twinlog.service.clusters import ClusterStatus
 from twinlog.service.feeds.pages import Key, checked_page_size, key_of, page_behind
 from twinlog.service.grpc_server import Context
 from twinlog_checkpoint.api import messages
-from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import explain_group
 from twinlog_checkpoint.api.moves_servicer import MovesServicer, ServedFlow, elsewhere
 from twinlog_checkpoint.api.offset_queries import answer_queries
@@ -47,7 +46,7 @@ class CheckpointServicer(MovesServicer, pb2_grpc.CheckpointServiceServicer):
         response = pb2.ListGroupsResponse(
             clusters=[cluster_message(status) for status in self._statuses()],
             ready_flows=[flow_message(served.parts.flow) for served in flows if served.parts.syncs_are_read],
-            flows=[messages.flow_progress(flow_progress(served.parts)) for served in flows],
+            flows=[messages.flow_progress(served.parts) for served in flows],
             owned_elsewhere=elsewhere(flows),
         )
         if after is None:

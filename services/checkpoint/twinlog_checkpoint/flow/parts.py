@@ -11,6 +11,7 @@ from twinlog.kafka.reasons import KafkaReason
 from twinlog.model import Flow, TopicPartition
 from twinlog.offsets import CheckpointHistory, target_partition
 from twinlog.policy import ReplicationPolicy
+from twinlog.service.owner.lease import FlowLease
 from twinlog.wire import Checkpoint, TopicIds
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
@@ -23,36 +24,6 @@ from twinlog_checkpoint.translation.sync_tail import SyncTail
 from twinlog_checkpoint.translation.translation import Translator
 
 T = TypeVar("T")
-
-
-class LeaseGuard(Protocol):
-    """Tells whether this process owns the flow. Implemented by `twinlog.service.owner.lease.FlowLease`."""
-
-    def refusal(self) -> TwinlogError | None:
-        """Why this process must not act for the flow; None when it may."""
-        ...
-
-    async def require(self) -> None:
-        """Return if this process owns the flow. Raises TwinlogError if another process does."""
-        ...
-
-    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = ...) -> T:
-        """Await `step()` while this process owns the flow, and cancel the step when it loses the flow. Raises
-        as `require`, and what `step` raises."""
-        ...
-
-
-class AlwaysOwner:
-    """For a service without other processes: it is always the owner."""
-
-    def refusal(self) -> TwinlogError | None:
-        return None
-
-    async def require(self) -> None:
-        return
-
-    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
-        return await step()
 
 
 class ServedElsewhere:
@@ -71,6 +42,10 @@ class ServedElsewhere:
 
     async def hold(self, step: Callable[[], Coroutine[Any, Any, T]], *, grace_seconds: float = 0.0) -> T:
         raise self._refusal
+
+
+Duty = FlowLease | ServedElsewhere
+"""Tells whether this process owns the flow."""
 
 
 class RulesInForce(Protocol):
@@ -133,7 +108,7 @@ class FlowParts:
     source_log: LogSide
     target_log: LogSide
     moves: MovesTable
-    duty: LeaseGuard = field(default_factory=AlwaysOwner)
+    duty: Duty
     rules: RulesInForce = field(default_factory=UnchangedRules)
     fences: KnownFences = field(default_factory=KnownFences)
     moving: MoveLock = field(default_factory=MoveLock)

@@ -1,9 +1,9 @@
 """The operators' commands on a flow: plan, apply, explain, ACLs, rules."""
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final
 
 import structlog
 
@@ -13,6 +13,7 @@ from twinlog.kafka.ports import KafkaCluster, TopicDescription
 from twinlog.policy.expected_offsets import ExpectedOffsets, UncopiedTopic, expected_offsets
 from twinlog.service.feeds.replicated_topics import left_out
 from twinlog.service.feeds.rules_record import NO_RULES, rules_noted, rules_told
+from twinlog.service.owner.lease import FlowLease
 from twinlog_configsync.access.acl_plan import AclEntry, list_acls
 from twinlog_configsync.access.acl_rules import TranslatedAcl
 from twinlog_configsync.flow.known_flow import ANSWER_SECONDS
@@ -31,20 +32,6 @@ _log = structlog.stdlib.get_logger(__name__)
 CLEANUP_POLICY: Final = "cleanup.policy"
 TOPIC_KEYS: Final = ("topics", "topics.exclude", "heartbeats.replication.enabled")
 """The rules that decide whether a topic is replicated."""
-
-T = TypeVar("T")
-
-
-class FlowHold(Protocol):
-    """Whether this process owns the flow; otherwise it may change nothing."""
-
-    async def hold(self, step: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Await `step()` while this process owns the flow.
-
-        Raises what the step raises; StateError (OWNED_ELSEWHERE) or KafkaError when the process does not own
-        the flow, or no longer does.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +59,7 @@ class FlowCommands:
         *,
         clock: Clock,
         wake: Callable[[], None],
-        owner: FlowHold,
+        owner: FlowLease,
     ) -> None:
         """`wake` starts a pass over everything at once."""
         self._owner = owner

@@ -5,7 +5,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -17,7 +17,7 @@ from twinlog_source.driver.epoch import Epoch, SlotState
 from twinlog_source.driver.epoch_rules import FLOWS_OF_THEIR_OWN, Need, is_small
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.state import FlowState
-from twinlog_source.driver.worker_pool import Workers
+from twinlog_source.driver.worker_pool import WorkerPool
 from twinlog_source.log.facts import MOST_SLOTS
 from twinlog_source.partitions.planner import LimitDebt, Load, Plan, plan, slots_needed
 from twinlog_source.reasons import EndReason
@@ -36,43 +36,12 @@ LINGER_SECONDS = 60.0
 log = structlog.get_logger(__name__)
 
 
-class EpochRunner(Protocol):
-    """Runs the tasks of an epoch on workers."""
-
-    @property
-    def workers(self) -> Workers: ...
-
-    def warm_up(self, flow: Flow, *, is_owner: bool) -> None:
-        """The flow is copied here from now on, or not."""
-        ...
-
-    async def run(self, epoch: Epoch) -> None:
-        """Return when all tasks of the epoch have ended. Raises TwinlogError when they could not run."""
-        ...
-
-    async def claim(self, flow: Flow, need: Need) -> int:
-        """How many slots the flow gets. Waits until Spark is up; raises TwinlogError."""
-        ...
-
-    def share(self, flow: Flow, need: Need | None) -> int:
-        """The same now; None: the flow is not copied here any more."""
-        ...
-
-    def is_crowded(self) -> bool:
-        """Whether more slots copy than there are cores."""
-        ...
-
-    def was_awake(self, seconds: float) -> bool:
-        """Whether this process was not suspended in the last so many seconds."""
-        ...
-
-
 @dataclass(slots=True, kw_only=True)
 class EpochJobs:
     """Every epoch that has a job. Use it within the lifetime of `group`, on the driver's event loop only."""
 
     flow: Flow
-    runner: EpochRunner
+    runner: WorkerPool
     instruments: FlowInstruments
     clock: Clock
     linger_seconds: float = LINGER_SECONDS
@@ -205,7 +174,7 @@ def number_after(last: int, *, beside: int | None) -> int:
 @dataclass(slots=True, kw_only=True)
 class EpochPlans:
     state: FlowState
-    runner: EpochRunner
+    runner: WorkerPool
     max_slots: int | None
     """The limit of the configuration; None = all that Spark has."""
     kept_seconds: float

@@ -158,7 +158,7 @@ class _Run:
 
 @dataclass(slots=True, kw_only=True)
 class WorkerPool:
-    """`EpochRunner` of all flows. Use it on one event loop, and within `run`."""
+    """Runs the epochs of all flows. Use it on one event loop, and within `run_workers`."""
 
     workers: Workers
     clock: Clock

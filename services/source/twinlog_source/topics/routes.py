@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 
 from twinlog.errors import StateError
-from twinlog.model import Flow, TopicPartition
-from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute, is_gone
+from twinlog.model import TopicPartition
+from twinlog.service.feeds.registry import Decisions
+from twinlog.service.feeds.replicated_topics import StoredRoute, is_gone
 from twinlog.service.feeds.routes import Routes
 from twinlog.transforms.chain import MOST_ROUTES
 from twinlog_source.config import SourceFlow
@@ -19,22 +19,12 @@ from twinlog_source.reasons import PartitionReason
 log = structlog.get_logger(__name__)
 
 
-class KnownTopics(Protocol):
-    """As `Decisions`."""
-
-    def topics(self, flow: Flow) -> Mapping[str, ReplicatedTopic]: ...
-
-    def routes(self, flow: Flow) -> Mapping[str, ReplicatedTopic]: ...
-
-    def ever_routed(self, flow: Flow) -> Mapping[str, ReplicatedTopic]: ...
-
-
 @dataclass(slots=True, kw_only=True)
 class RouteBook:
     """Invariant: a route is on the log before a record takes it, and is one topic's, whoever asks for it."""
 
     flow: SourceFlow
-    decisions: KnownTopics
+    decisions: Decisions
     table: Routes
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Nobody reads the rows between a look at them and what is written then."""

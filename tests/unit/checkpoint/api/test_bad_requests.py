@@ -21,8 +21,8 @@ from twinlog.kafka.outage import Outage
 from twinlog.model import TopicPartition
 from twinlog.service.clusters import ClusterStatus
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.flow.parts import AlwaysOwner
 from unit.checkpoint.checkpoint_rig import SYNCS_TOPIC, CheckpointFlowRig
+from unit.checkpoint.owners import AlwaysOwner
 from unit.checkpoint.service_rig import CONTEXT, CheckpointServiceRig
 
 FLOW = types_pb2.Flow(source="A", target="B")
@@ -202,7 +202,7 @@ class StandBy(AlwaysOwner):
 async def test_a_process_that_stands_by_moves_nothing_and_says_who_does() -> None:
     async with asked() as service:
         here = service.service
-        beside = CheckpointServiceRig(here.fakes, replace(here.parts, duty=StandBy()))
+        beside = CheckpointServiceRig(here.fakes, replace(here.parts, duty=StandBy().lease))
         service.service = beside
         with pytest.raises(StateError, match="another process") as refused:
             await service.run()

@@ -12,8 +12,7 @@ from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.moves.record import MoveKind, Moves, MoveState, Run
 from twinlog.offsets.checkpoints import WRITTEN_PLACES
-from twinlog_checkpoint.api import messages
-from twinlog_checkpoint.api.flow_progress import flow_progress
+from twinlog_checkpoint.api.messages import flow_progress
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.flow.syncer import GroupSyncer
@@ -194,7 +193,7 @@ async def test_while_a_failover_is_in_effect_no_group_is_deleted(
         rig.forget_on_source()
         await rig.sync_past_grace()
         assert ("g" in rig.fakes.target.groups) is stays
-        assert (flow_progress(rig.parts).deletions_held[0] == "FAILED_OVER") is stays
+        assert (flow_progress(rig.parts).deletions_held_reason == "FAILED_OVER") is stays
 
 
 async def test_groups_that_never_were_translated_stay() -> None:
@@ -274,8 +273,8 @@ async def test_a_source_that_lost_all_its_groups_deletes_none_until_they_are_bac
         await rig.sync_past_grace()
         assert rig.on_target() == {"g", "h", "other"}
         told = flow_progress(rig.parts)
-        assert told.deletions_held[0] == "SOURCE_LOST"
-        (line,) = notes([messages.flow_progress(told)])
+        assert told.deletions_held_reason == "SOURCE_LOST"
+        (line,) = notes([told])
         assert "no group is deleted: 2 groups gone from A" in line
         rig.fakes.source.set_group("g", {ORDERS: 10})
         rig.fakes.source.set_group("h", {ORDERS: 10})
@@ -283,7 +282,7 @@ async def test_a_source_that_lost_all_its_groups_deletes_none_until_they_are_bac
         rig.forget_on_source("g")
         await rig.sync_past_grace()
         assert rig.on_target() == {"h", "other"}
-        assert flow_progress(rig.parts).deletions_held == ("", "")
+        assert flow_progress(rig.parts).deletions_held == ""
 
 
 async def test_a_source_that_is_another_cluster_deletes_none_until_they_are_back() -> None:
@@ -316,10 +315,10 @@ async def test_nothing_is_said_to_be_held_once_offsets_are_not_committed_any_mor
     async with translated() as rig:
         rig.forget_on_source("g", "other")
         await rig.sync()
-        assert flow_progress(rig.parts).deletions_held[0] == "SOURCE_LOST"
+        assert flow_progress(rig.parts).deletions_held_reason == "SOURCE_LOST"
         set_settings(rig.parts, sync_group_offsets_enabled=False)
         await rig.sync()
-        assert flow_progress(rig.parts).deletions_held == ("", "")
+        assert flow_progress(rig.parts).deletions_held == ""
 
 
 async def test_a_process_that_loses_the_flow_says_nothing_of_what_is_held() -> None:
@@ -331,9 +330,9 @@ async def test_a_process_that_loses_the_flow_says_nothing_of_what_is_held() -> N
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(rig.syncer.run(stop), name="group offsets")
-            await turns(lambda: flow_progress(rig.parts).deletions_held[0])
+            await turns(lambda: flow_progress(rig.parts).deletions_held_reason)
             stop.set()
-        assert flow_progress(rig.parts).deletions_held == ("", "")
+        assert flow_progress(rig.parts).deletions_held == ""
 
 
 async def test_groups_of_changed_rules_are_not_gone_before_they_are_listed() -> None:

@@ -10,13 +10,13 @@ from twinlog.errors import StateError, TransientKafkaError, TwinlogError
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.flow.parts import AlwaysOwner
 from twinlog_checkpoint.moves.planning.plan import MoveAction, MoveOptions
 from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner
 from twinlog_checkpoint.translation.translation import Verdict
 from unit.checkpoint.mirrored_logs import COPY, ORIGIN
 from unit.checkpoint.moves.move_rig import NO_WAIT, MoveRig, actions, move_rig, offset_of, run
+from unit.checkpoint.owners import AlwaysOwner
 
 T = TypeVar("T")
 DRAINING = (Step.DRAIN, StepState.PROGRESS)
@@ -161,7 +161,7 @@ async def test_only_the_owner_of_the_flow_changes_anything(rig: MoveRig, changes
     rig.logs.source.set_group("g", {ORIGIN: 100})
     made: list[str] = []
     runner = rig.served.failover
-    runner.duty = LostAfter(changes=changes)
+    runner.duty = LostAfter(changes=changes).lease
     for cluster in (rig.logs.source, rig.logs.target):
         for operation in ("create_acls", "alter_group_offsets"):
             cluster.intercept(operation, lambda call: made.append(call.operation))

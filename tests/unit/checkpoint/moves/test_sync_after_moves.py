@@ -10,9 +10,8 @@ from twinlog.errors import WireFormatError
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Step
 from twinlog.testing.fakes.cluster import Call
-from twinlog_checkpoint.api import messages
-from twinlog_checkpoint.api.flow_progress import flow_progress
 from twinlog_checkpoint.api.group_explainer import Rule, explain_group
+from twinlog_checkpoint.api.messages import flow_progress
 from twinlog_checkpoint.assembly import assemble_group_syncer
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.run_record import MoveEvent, StepEvent, StepState
@@ -128,7 +127,7 @@ async def test_a_group_that_no_failback_has_moved_stays_where_it_is_whatever_mov
     rig.logs.target.set_group("other", {COPY: 0})
     await next_pass(rig)
     assert await synced(rig, "other") == 0
-    assert "other" in flow_progress(rig.parts).offsets_held[1]
+    assert "other" in flow_progress(rig.parts).offsets_held
 
 
 @pytest.mark.parametrize("groups", [(), ("other",)])
@@ -155,9 +154,9 @@ async def test_a_move_that_ends_is_told_before_the_next_interval(rig: MoveRig) -
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(syncer.run(stop), name="group offsets")
         await run(rig.served.failover)
-        await turns(lambda: "failback run" in flow_progress(rig.parts).offsets_held[1])
+        await turns(lambda: "failback run" in flow_progress(rig.parts).offsets_held)
         await run(rig.served.failback)
-        await turns(lambda: flow_progress(rig.parts).offsets_held == ("", ""))
+        await turns(lambda: flow_progress(rig.parts).offsets_held == "")
         stop.set()
 
 
@@ -166,8 +165,9 @@ async def test_nothing_is_synced_while_a_move_runs(rig: MoveRig) -> None:
     events = rig.served.failover.run(NO_WAIT)
     await anext(events)
     assert await synced(rig) is None
-    reason, message = flow_progress(rig.parts).offsets_held
-    assert (reason, message) == ("FAILED_OVER", "1 group (g): a failover or failback of A->B is running")
+    progress = flow_progress(rig.parts)
+    assert progress.offsets_held_reason == "FAILED_OVER"
+    assert progress.offsets_held == "1 group (g): a failover or failback of A->B is running"
     await events.aclose()
 
 
@@ -234,7 +234,7 @@ async def test_after_a_cancelled_run_groups_are_synced_unless_it_may_have_commit
     await run_until(rig.served.failover.run(NO_WAIT), step)
     rig.logs.target.set_group("g", {COPY: 0})
     assert ((await synced(rig) or 0) > 0) is syncs
-    assert ("failover run 'A->B'" in flow_progress(rig.parts).offsets_held[1]) is not syncs
+    assert ("failover run 'A->B'" in flow_progress(rig.parts).offsets_held) is not syncs
 
 
 async def test_an_aborted_run_leaves_alone_what_an_earlier_failover_moved(rig: MoveRig) -> None:
@@ -259,12 +259,12 @@ async def test_nothing_is_synced_while_the_record_of_moves_cannot_be_read(rig: M
     with pytest.raises(WireFormatError):
         await synced(rig)
     assert await offset_of(rig.logs.target, "g", COPY) is None
-    reason, message = flow_progress(rig.parts).offsets_held
-    assert reason == "WIRE_VERSION"
-    assert message.startswith("1 group (g): the record of failovers cannot be read: ")
+    progress = flow_progress(rig.parts)
+    assert progress.offsets_held_reason == "WIRE_VERSION"
+    assert progress.offsets_held.startswith("1 group (g): the record of failovers cannot be read: ")
     await rig.logs.target.delete_topics([topic])
     assert await synced(rig) is not None
-    assert flow_progress(rig.parts).offsets_held == ("", "")
+    assert flow_progress(rig.parts).offsets_held == ""
 
 
 async def test_operators_are_told_why_a_moved_group_is_not_synced(rig: MoveRig) -> None:
@@ -273,8 +273,8 @@ async def test_operators_are_told_why_a_moved_group_is_not_synced(rig: MoveRig) 
     await synced(rig)
     told = "1 group (g): a failover moved groups to B: `twinlog failback run 'A->B'` moves them back"
     progress = flow_progress(rig.parts)
-    assert progress.offsets_held == ("FAILED_OVER", told)
-    (line,) = notes([messages.flow_progress(progress)])
+    assert (progress.offsets_held_reason, progress.offsets_held) == ("FAILED_OVER", told)
+    (line,) = notes([progress])
     assert line == f"A->B: no offsets are committed for {told} (FAILED_OVER)"
     moved = (await explain_group(rig.parts, "g", ())).findings[-1]
     assert (moved.rule, moved.passed) == (Rule.GROUP_SYNC, False)
@@ -282,7 +282,7 @@ async def test_operators_are_told_why_a_moved_group_is_not_synced(rig: MoveRig) 
     assert (await explain_group(rig.parts, "other", ())).findings[-1].passed
     set_settings(rig.parts, sync_group_offsets_enabled=False)
     await assemble_group_syncer(rig.parts).sync()
-    assert flow_progress(rig.parts).offsets_held == ("", "")
+    assert flow_progress(rig.parts).offsets_held == ""
 
 
 @pytest.mark.parametrize("back", [False, True])
@@ -296,7 +296,7 @@ async def test_an_interrupted_run_protects_what_it_moved_until_a_run_has_include
     moved_to = await offset_of(rig.logs.target, "other", COPY)
     await run(rig.served.failback if back else rig.served.failover, ONLY_G)
     assert await synced(rig, "other") == moved_to
-    assert "other" in flow_progress(rig.parts).offsets_held[1]
+    assert "other" in flow_progress(rig.parts).offsets_held
     await run(rig.served.failover)
     assert await synced(rig, "other") == moved_to
 

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
@@ -22,6 +23,7 @@ from twinlog_source.driver.epoch_jobs import (
     number_after,
 )
 from twinlog_source.driver.instruments import FlowInstruments
+from twinlog_source.driver.worker_pool import WorkerPool
 from twinlog_source.log.control import ControlState
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.pipeline.launch import SparkUnavailableError
@@ -56,7 +58,10 @@ def jobs_on(spark: StuckSpark) -> EpochJobs:
     clock = FakeClock()
     meter = NoOpMeterProvider().get_meter("test")
     instruments = FlowInstruments(meter, flow, PartitionTable(), ControlState(), clock)
-    return EpochJobs(flow=flow.flow, runner=spark, instruments=instruments, clock=clock, linger_seconds=0.001)
+    runner = cast("WorkerPool", spark)
+    return EpochJobs(
+        flow=flow.flow, runner=runner, instruments=instruments, clock=clock, linger_seconds=0.001
+    )
 
 
 class LostSpark(StuckSpark):

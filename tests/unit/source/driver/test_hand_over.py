@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
@@ -21,6 +21,7 @@ from twinlog_source.driver.flow_driver import FlowDriver
 from twinlog_source.driver.instruments import FlowInstruments
 from twinlog_source.driver.ownership import STALE_OWNER_SECONDS
 from twinlog_source.driver.state import FlowState
+from twinlog_source.driver.worker_pool import WorkerPool
 from twinlog_source.log.fact_records import parse_control
 from twinlog_source.log.facts import OwnerFact
 from twinlog_source.partitions.orders import Start
@@ -80,7 +81,9 @@ async def driven(
     starts: Any = SimpleNamespace(start=lambda *_: Start())
     driver = FlowDriver(
         state=state,
-        jobs=EpochJobs(flow=state.flow.flow, runner=tasks, instruments=instruments, clock=rig.clock),
+        jobs=EpochJobs(
+            flow=state.flow.flow, runner=cast("WorkerPool", tasks), instruments=instruments, clock=rig.clock
+        ),
         host=starts,
         is_elected=lambda: True,
         standing=lambda: None,

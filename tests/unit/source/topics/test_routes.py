@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -10,6 +11,7 @@ from twinlog.config import load
 from twinlog.errors import StateError, TransientKafkaError
 from twinlog.kafka.deadline import pause
 from twinlog.model import Flow, TopicPartition
+from twinlog.service.feeds.registry import Decisions
 from twinlog.service.feeds.replicated_topics import ReplicatedTopic, StoredRoute, TopicState
 from twinlog.service.feeds.routes import routes_of
 from twinlog.testing.fakes.cluster import Call, FakeCluster
@@ -63,7 +65,7 @@ def book(tmp_path: Path) -> RouteBook:
     for name in ("orders", "users"):
         word.add(name)
     table = routes_of(FLOW, FakeCluster("B", clock=FakeClock()))
-    return RouteBook(flow=flow, decisions=word, table=table)
+    return RouteBook(flow=flow, decisions=cast("Decisions", word), table=table)
 
 
 async def test_a_new_route_is_on_the_log_and_has_no_topic_before_configsync_says_so(book: RouteBook) -> None:

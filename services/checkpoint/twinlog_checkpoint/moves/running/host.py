@@ -15,7 +15,7 @@ from twinlog.model import Flow
 from twinlog.moves.record import MoveKind
 from twinlog.service.waiting import finish_or_cancel, wait_for_any
 from twinlog.telemetry.tracing import under
-from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.flow.parts import Duty
 from twinlog_checkpoint.moves.planning.plan import MoveOptions
 from twinlog_checkpoint.moves.running.run_record import MoveEvent, MoveReport, StepEvent, StepState
 from twinlog_checkpoint.moves.running.runner import MoveRunner
@@ -122,7 +122,7 @@ class MoveHost:
         flow: Flow,
         runners: Mapping[MoveKind, MoveRunner],
         *,
-        duty: LeaseGuard,
+        duty: Duty,
         clock: Clock,
         after_run: Callable[[], None] = lambda: None,
     ) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from twinlog.model import TopicPartition
 from twinlog.moves.record import Moves, Run, Step
-from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.flow.parts import Duty
 from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.plan import MoveOptions, MovePartition, MovePlan
 from twinlog_checkpoint.moves.planning.planner import MovePlanner
@@ -15,7 +15,7 @@ from twinlog_checkpoint.moves.running.run_record import StepEvent, StepState, fi
 @dataclass(slots=True, kw_only=True)
 class RunState:
     planner: MovePlanner
-    duty: LeaseGuard
+    duty: Duty
     journal: MoveJournal
     options: MoveOptions
     before: Moves

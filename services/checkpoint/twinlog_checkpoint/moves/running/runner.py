@@ -21,7 +21,7 @@ from twinlog.moves.record import MoveKind, Moves, Step
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import detached_span
 from twinlog.write_blocks import fence_of, holder_of
-from twinlog_checkpoint.flow.parts import LeaseGuard
+from twinlog_checkpoint.flow.parts import Duty
 from twinlog_checkpoint.journal import MoveJournal
 from twinlog_checkpoint.moves.planning.group_places import Placed
 from twinlog_checkpoint.moves.planning.outcome import left_behind, not_now
@@ -140,7 +140,7 @@ class MoveRunner:
     journal: MoveJournal
     reverse_journal: MoveJournal
     """The journal of the reverse flow, also if this process does not have that flow."""
-    duty: LeaseGuard
+    duty: Duty
     """Tells whether this process owns the flow; it writes only then."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Shared by both directions of a flow."""

@@ -1,10 +1,10 @@
 """WorkerService: the driver's end of every task's control stream."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import replace
 from itertools import starmap
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -13,25 +13,22 @@ from twinlog.api.common.v1 import types_pb2
 from twinlog.api.source.v1 import worker_service_pb2 as pb
 from twinlog.api.source.v1 import worker_service_pb2_grpc as pb_grpc
 from twinlog.errors import NotFoundError, StateError, TwinlogError
-from twinlog.model import Flow, TopicPartition
+from twinlog.model import Flow
 from twinlog.service.errors_wire import PeerUnavailableError
 from twinlog.service.grpc_server import Context
 from twinlog.service.health_calls import FirstMessages
 from twinlog.service.waiting import wait_or_stop
 from twinlog_source.driver.epoch import Epoch, LastWords, Slot, SlotState, rejoin_wait
 from twinlog_source.driver.stream.stream_pace import LONGEST_ALIVE_SECONDS, alive_seconds
+from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.worker_pool import Place, WorkerPool
 from twinlog_source.partitions.orders import (
     Answer,
     Echo,
-    Echoes,
     NewProducer,
     Reopened,
-    Route,
-    Start,
     StoredPosition,
     TaskReport,
-    TaskSetup,
     WantRoutes,
     WhoWrote,
 )
@@ -52,47 +49,10 @@ T = TypeVar("T", pb.WorkerReport, pb.WorkerSign)
 log = structlog.get_logger(__name__)
 
 
-class WorkerHost(Protocol):
-    """The flow's driver, as the control streams of its tasks use it."""
-
-    def epoch_of(self, number: int) -> Epoch | None: ...
-
-    def prepare(self, epoch: Epoch, slot: Slot) -> TaskSetup: ...
-
-    async def rejoin(self, epoch: Epoch, slot: Slot) -> Start:
-        """A task has connected to a slot whose previous task was lost while it copied: read positions, start
-        it."""
-        ...
-
-    async def reopened(self, epoch: Epoch, slot: Slot) -> Mapping[TopicPartition, int]:
-        """A running task has initialised its ids again: read the positions of its partitions. Raises
-        TwinlogError when it must not continue."""
-        ...
-
-    async def store_producer(self, slot: Slot, producer_id: int, transactional_id: str) -> None:
-        """A task is about to write with a producer id. Raises TwinlogError when it must not."""
-        ...
-
-    async def who_wrote(self, slot: Slot, asked: Mapping[TopicPartition, Collection[int]]) -> Echoes:
-        """Which batches of these producers of the source are copies that the flow leaves out. Raises
-        TwinlogError while that is not known."""
-        ...
-
-    async def want_routes(self, partition: TopicPartition, names: Collection[str]) -> Collection[Route]:
-        """Where records of a partition go that take these routes. Raises TwinlogError (ROUTE_REFUSED)."""
-        ...
-
-    async def run_pipe(self, job: PipeJob) -> None:
-        """Run the job through which records of a task flow, to its end. Raises TwinlogError."""
-        ...
-
-    def observe(self, epoch: Epoch, slot: Slot, report: TaskReport) -> None: ...
-
-
 class WorkerServicer(pb_grpc.WorkerServiceServicer):
     """Serves tasks of every flow of the process; refuses clients without the token of a live epoch."""
 
-    def __init__(self, hosts: Mapping[Flow, WorkerHost]) -> None:
+    def __init__(self, hosts: Mapping[Flow, TaskHost]) -> None:
         self.workers: WorkerPool | None = None
         """None while there are none."""
         self._hosts = hosts
@@ -138,7 +98,7 @@ class WorkerServicer(pb_grpc.WorkerServiceServicer):
             )
         return first
 
-    def _admit(self, hello: pb.Hello) -> tuple[WorkerHost, Epoch, Slot]:
+    def _admit(self, hello: pb.Hello) -> tuple[TaskHost, Epoch, Slot]:
         host = self._hosts.get(Flow(hello.flow.source, hello.flow.target))
         epoch = host.epoch_of(hello.epoch) if host is not None else None
         if host is None or epoch is None or not epoch.accepts(hello.token) or hello.slot >= len(epoch.slots):
@@ -168,7 +128,7 @@ def _require_release(worker: str, version: str) -> None:
 class _Orders:
     """The stream of one worker: what it is told, and the jobs of its pipes, which end with it."""
 
-    def __init__(self, hosts: Mapping[Flow, WorkerHost], context: Context) -> None:
+    def __init__(self, hosts: Mapping[Flow, TaskHost], context: Context) -> None:
         self._hosts = hosts
         self._context = context
         self._writing = asyncio.Lock()
@@ -227,7 +187,7 @@ class _Orders:
 class _Conversation:
     """The stream of one task, from hello to its last message or its loss."""
 
-    def __init__(self, host: WorkerHost, epoch: Epoch, slot: Slot, context: Context) -> None:
+    def __init__(self, host: TaskHost, epoch: Epoch, slot: Slot, context: Context) -> None:
         self._host = host
         self._epoch = epoch
         self._slot = slot

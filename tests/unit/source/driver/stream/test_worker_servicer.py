@@ -21,6 +21,7 @@ from twinlog.testing.virtual_time import run_in_virtual_time
 from twinlog_source.driver.epoch import Epoch, Slot, SlotState
 from twinlog_source.driver.lender import Lender
 from twinlog_source.driver.stream.stream_pace import LONGEST_REPORT_SECONDS
+from twinlog_source.driver.stream.task_host import TaskHost
 from twinlog_source.driver.stream.worker_servicer import MOST_SILENT_STREAMS, WorkerServicer
 from twinlog_source.driver.worker_pool import Place, PooledWorker, WorkerPool
 from twinlog_source.partitions.orders import Echoes, NewProducer, Route, Start, TaskReport, TaskSetup
@@ -135,6 +136,10 @@ class Host:
         """Nothing is kept."""
 
 
+def servicer_of(host: Host) -> WorkerServicer:
+    return WorkerServicer({FLOW: cast("TaskHost", host)})
+
+
 @dataclass(slots=True)
 class Heard:
     """The task's end: when it heard what."""
@@ -173,7 +178,7 @@ async def test_a_task_that_replaces_another_one_is_not_ready_itself(
         yield pb.WorkerReport(hello=pb.Hello(flow=flow, epoch=1, token=epoch.token, version=__version__))
         await wait_or_stop(asyncio.Event(), 60.0)
 
-    servicer = WorkerServicer({FLOW: Host(10, epoch)})
+    servicer = servicer_of(Host(10, epoch))
     epoch.move(slot, before)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(servicer.Run(newcomer(), cast("Context", Heard())), name="newcomer")
@@ -186,7 +191,7 @@ async def test_a_task_that_replaces_another_one_is_not_ready_itself(
 def test_a_task_hears_its_driver_several_times_in_its_lease(lease_seconds: int) -> None:
     async def scenario() -> list[float]:
         heard = Heard()
-        await WorkerServicer({FLOW: Host(lease_seconds)}).Run(task(), cast("Context", heard))
+        await servicer_of(Host(lease_seconds)).Run(task(), cast("Context", heard))
         return heard.at
 
     at = run_in_virtual_time(scenario())
@@ -207,14 +212,14 @@ async def test_a_task_of_another_release_than_its_driver_is_refused(version: str
         yield pb.WorkerReport(hello=hello)
 
     with pytest.raises(StateError, match=f"driver {__version__}") as refused:
-        await WorkerServicer({FLOW: Host(10)}).Run(task_of_another_release(), cast("Context", Heard()))
+        await servicer_of(Host(10)).Run(task_of_another_release(), cast("Context", Heard()))
     assert refused.value.reason == "WORKER_VERSION"
     assert refused.value.metadata["version"] == version
 
 
 async def test_the_release_of_a_worker_is_told_to_nobody_without_the_token() -> None:
     with pytest.raises(NotFoundError):
-        await WorkerServicer({FLOW: Host(10)}).Run(stranger(), NO_CONTEXT)
+        await servicer_of(Host(10)).Run(stranger(), NO_CONTEXT)
 
 
 @pytest.mark.parametrize("away", [None, TransientKafkaError("B is away", reason="KAFKA_UNAVAILABLE")])
@@ -229,7 +234,7 @@ async def test_a_task_hears_whether_its_producer_id_is_stored(away: KafkaError |
         await wait_or_stop(asyncio.Event(), 1.0)
 
     host, heard = Host(10, epoch, away=away), Heard()
-    await WorkerServicer({FLOW: host}).Run(task_with_an_id(), cast("Context", heard))
+    await servicer_of(host).Run(task_with_an_id(), cast("Context", heard))
     (answer,) = heard.answers
     assert (answer.number, answer.reason) == (3, "" if away is None else away.reason)
     assert host.stored == ({7: "id"} if away is None else {})
@@ -261,7 +266,7 @@ async def test_the_job_of_a_pipe_ends_with_the_next_one_and_with_its_worker() ->
             await wait_or_stop(asyncio.Event(), 0.1)
             seen.append(sorted(host.jobs))
 
-    servicer = WorkerServicer({FLOW: host})
+    servicer = servicer_of(host)
     servicer.workers = cast("WorkerPool", Pool())
     await servicer.Work(worker_with_pipes(), cast("Context", Heard()))
     assert (seen, host.jobs) == ([[1], [1, 2], [2, 3]], [])
