@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twinlog.cli.common.call import Call, reading_clusters
 from twinlog.cli.common.location import load_config, required_config
@@ -23,10 +23,7 @@ from twinlog.cli.verify.progress import shown_copy
 from twinlog.cli.verify.tables import check_writable, tell
 from twinlog.errors import ConfigError, TwinlogError
 from twinlog.model import Flow, TopicPartition
-
-if TYPE_CHECKING:
-    from twinlog.verify.report import FlowFailure, FlowReport
-
+from twinlog.verify.report import FlowFailure, FlowReport
 
 _OFFSET = re.compile(r"(?P<topic>[^:=,]+):(?P<partition>\d+)=(?P<offset>\d+)")
 
@@ -74,8 +71,6 @@ def copy_command(
 
 async def _reported(config: Path, name: str, topics: list[str], until: Any, timeout: float) -> "FlowReport":
     """Copy, and report the result, also of a failure. Raises ConfigError."""
-    from twinlog.verify.report import FlowFailure, FlowReport
-
     began_at_ms = CLOCK.get().now_ms()
     try:
         found = await _copied(config, flow_of(name), topics, until, timeout)
@@ -96,7 +91,6 @@ async def _copied(
 ) -> "FlowReport | list[FlowFailure]":
     """What kept everything from being copied, if nothing is left to compare."""
     from twinlog.cli.copying import Arrivals, FiniteCopy
-    from twinlog.verify.report import FlowFailure
 
     configuration = load_config(config)
     ends = await engine("verify.ends").find_ends(configuration, flow, topics, until)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,18 +12,17 @@ from twinlog.cli.common.fields import print_json_line
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import read_file
 from twinlog.cli.decoding import TopicKind, decode, kind_of
+from twinlog.config import Configuration
 from twinlog.errors import ConfigError, NotFoundError, TwinlogError, WireFormatError
 from twinlog.kafka.cluster import open_cluster
 from twinlog.kafka.ports import KafkaCluster, ManagedReader, OffsetSpec
 from twinlog.kafka.reasons import KafkaReason
 from twinlog.kafka.whole_logs import known_offsets, records_to
 from twinlog.model import Record, TopicPartition
+from twinlog.policy import ReplicationPolicy, policy_from_config
 from twinlog.printable import printable
+from twinlog.properties import parse
 from twinlog.service.waiting import wait_or_stop
-
-if TYPE_CHECKING:
-    from twinlog.config import Configuration
-    from twinlog.policy import ReplicationPolicy
 
 _TIMEOUT_SECONDS = 10.0
 
@@ -110,7 +108,6 @@ def _cluster_properties(
 
 
 def _read_properties(path: Path) -> dict[str, str]:
-    from twinlog.properties import parse
 
     entries = parse(read_file(path), file=str(path)).entries
     return {key: each.value.strip() for key, each in entries.items()}
@@ -118,8 +115,6 @@ def _read_properties(path: Path) -> dict[str, str]:
 
 def _policies(configuration: "Configuration | None") -> "list[ReplicationPolicy]":
     """The policies of the configured flows, and MM2's default one."""
-    from twinlog.policy import policy_from_config
-
     configs = [{}] if configuration is None else [*(flow.policy_config for flow in configuration.flows), {}]
     return [policy_from_config(config) for config in configs]
 

@@ -4,7 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -13,10 +13,10 @@ from twinlog.cli.common.fields import Fields, as_json, table
 from twinlog.cli.common.options import argument, flag, option
 from twinlog.cli.common.private_file import write_private
 from twinlog.errors import ConfigError
+from twinlog.imports import Format, Imported, ImportOptions, Line, import_text
+from twinlog.imports.documents import MAX_BYTES, check_size, helm_values
+from twinlog.imports.references import DEFAULT_SECRETS_DIR
 from twinlog.printable import printable
-
-if TYPE_CHECKING:
-    from twinlog.imports import Imported, Line
 
 
 @printing
@@ -82,10 +82,6 @@ def import_command(
     Exit codes: 0 everything was mapped or can be left out; 1 something is impossible (the file is written);
     2 FILE cannot be read (the message names the line), or --to exists.
     """
-    from twinlog.imports import Format, ImportOptions, import_text
-    from twinlog.imports.documents import helm_values
-    from twinlog.imports.references import DEFAULT_SECRETS_DIR
-
     if format_ not in [*Format]:
         raise ConfigError(f"--format {format_!r}: expected one of {', '.join(Format)}")
     for name, path in (("--to", to), ("--to-helm", to_helm)):
@@ -132,8 +128,6 @@ def _version(text: str) -> tuple[int, int] | None:
 
 def _read(file: Path) -> str:
     """Raises ConfigError."""
-    from twinlog.imports.documents import MAX_BYTES, check_size
-
     try:
         if str(file) == "-":
             content = sys.stdin.buffer.read(MAX_BYTES + 1)

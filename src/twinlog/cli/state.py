@@ -3,7 +3,7 @@
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +14,9 @@ from twinlog.cli.common.names import CLOCK, counted, flow_of
 from twinlog.cli.common.options import argument, flag, group
 from twinlog.cli.common.private_file import read_file, refuse_to_replace, write_private
 from twinlog.cli.verify.options import engine
+from twinlog.config import Configuration
 from twinlog.errors import StateError
 from twinlog.model import Flow
-
-if TYPE_CHECKING:
-    from twinlog.config import Configuration
 
 app = group("Back up and restore what a flow keeps in its internal topics: positions, rules, checkpoints.")
 

@@ -1,7 +1,5 @@
 """`twinlog status`: all services, flows and clusters at a glance."""
 
-from typing import TYPE_CHECKING
-
 import typer
 
 from twinlog.cli.common.call import Call, command
@@ -10,11 +8,11 @@ from twinlog.cli.common.fields import print_rows
 from twinlog.cli.common.names import MOST_SECONDS
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.pasteable import say
-
-if TYPE_CHECKING:
-    from twinlog.cli.status.rows import Status
-    from twinlog.cli.verdict.issues import Verdict
-
+from twinlog.cli.status import view
+from twinlog.cli.status.rows import Status
+from twinlog.cli.status.watch import refuse_pipe, watch_status
+from twinlog.cli.verdict.issues import Verdict
+from twinlog.cli.verdict.verdict import standing_by, verdict_of
 
 EXIT_WAITS = 3
 _COLOURS = {"bad": typer.colors.RED, "warn": typer.colors.YELLOW}
@@ -50,8 +48,6 @@ def status_command(
     plan` says NO-GO for each of them. Lag, delays, limits, changed rules and a flow that another process
     copies are not. --strict adds the warnings.
     """
-    from twinlog.cli.status import view
-    from twinlog.cli.verdict.verdict import standing_by, verdict_of
 
     async def asked() -> "Status":
         status = await call.status(timeout)
@@ -59,8 +55,6 @@ def status_command(
         return status
 
     if watch:
-        from twinlog.cli.status.watch import refuse_pipe, watch_status
-
         if check:
             raise typer.BadParameter("--check and --watch exclude each other")
         refuse_pipe(call.output)
@@ -89,7 +83,6 @@ def status_command(
 
 
 def _print_tables(status: "Status", verdict: "Verdict", *, verbose: bool) -> None:
-    from twinlog.cli.status import view
 
     for line in view.deployment(status):
         typer.echo(line)

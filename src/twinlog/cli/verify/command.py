@@ -1,10 +1,11 @@
 """`twinlog safe-to-delete A->B --topic T`: up to which source offset everything is proven to be on the
 target."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -25,17 +26,14 @@ from twinlog.cli.verify.options import (
     verified,
 )
 from twinlog.cli.verify.progress import shown_progress
-from twinlog.cli.verify.tables import check_writable, tell
+from twinlog.cli.verify.tables import check_writable, print_rules, tell
+from twinlog.comparison.model import PartitionProof
+from twinlog.config import Configuration
 from twinlog.errors import ConfigError
-from twinlog.model import Flow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from twinlog.comparison.model import PartitionProof
-    from twinlog.config import Configuration
-    from twinlog.model import TopicPartition
-    from twinlog.verify.report import FlowFailure, FlowReport, SafeRange
+from twinlog.model import Flow, TopicPartition
+from twinlog.policy.transformed import TopicTransforms
+from twinlog.verify.page import report_schema
+from twinlog.verify.report import FlowFailure, FlowReport, SafeRange, rules_used, safe_ranges
 
 
 @reading_clusters
@@ -68,9 +66,6 @@ def safe_to_delete_command(
     Exit codes: 0 everything before --before, or everything there is, may be deleted on the source; 1 some of
     it may not; 2 wrong usage.
     """
-    from twinlog.cli.verify.tables import print_rules
-    from twinlog.verify.report import rules_used
-
     configuration = call.configuration
     request = engine("verify.request").VerifyRequest(
         flow=flow_of(flow_of_file(flow, configuration)),
@@ -100,9 +95,6 @@ async def found_safe(
 ) -> "tuple[FlowReport, list[SafeRange], list[FlowFailure]]":
     """The report, what of each partition may be deleted, and what could not be found out. Raises
     ConfigError."""
-    from twinlog.policy.transformed import TopicTransforms
-    from twinlog.verify.report import safe_ranges
-
     report = await verified(configuration, request)
     told = [*report.failures]
     compacted = frozenset(proof.log.topic for proof in report.proofs if proof.target_compacted)
@@ -231,7 +223,5 @@ def verify_command(
 
 def _print_schema(asked: bool) -> None:
     if asked:
-        from twinlog.verify.page import report_schema
-
         print_json(report_schema())
         raise typer.Exit

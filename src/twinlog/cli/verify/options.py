@@ -5,15 +5,12 @@ from collections.abc import Callable
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from twinlog.cli.common.names import CLOCK, offset_of, parse_time, shortened, whole_number
 from twinlog.cli.common.options import option
 from twinlog.errors import ConfigError
-
-if TYPE_CHECKING:
-    from twinlog.verify.report import FlowReport
-
+from twinlog.verify.report import FlowReport
 
 # How commands verify: the code that reads the logs is part of the source service.
 

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -14,12 +14,10 @@ from twinlog.cli.common.fields import Field, Fields, as_json, print_rows, table
 from twinlog.cli.common.options import flag, option
 from twinlog.cli.common.pasteable import pasteable, with_pasteable
 from twinlog.cli.common.private_file import read_file
+from twinlog.cli.verify.repairing import Repaired, repair
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
-
-if TYPE_CHECKING:
-    from twinlog.cli.verify.repairing import Repaired
-    from twinlog.verify.repair import Remedy
+from twinlog.verify.repair import Remedy, remedies
 
 _OPTION = "--from-report"
 
@@ -48,8 +46,6 @@ def repair_command(
     Exit codes: 0 everything is repaired (with --dry-run: the report was read); 1 something is not repaired;
     2 wrong usage, or no report.
     """
-    from twinlog.verify.repair import remedies
-
     told = _read(report)
     try:
         found = remedies(told)
@@ -66,7 +62,6 @@ def repair_command(
     feasible = [each for each in found if each.offset is not None or (new_copies and not each.holds_older)]
     if feasible and not yes:
         _ask(feasible, call)
-    from twinlog.cli.verify.repairing import repair
 
     done = call.run(repair(str(told["flow"]), found, call, new_copies=new_copies))
     _show(found, done, call, flow=str(told["flow"]))

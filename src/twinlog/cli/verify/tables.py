@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -15,10 +15,8 @@ from twinlog.cli.common.names import producer_words
 from twinlog.cli.common.pasteable import say
 from twinlog.errors import ConfigError
 from twinlog.printable import printable
-
-if TYPE_CHECKING:
-    from twinlog.verify.report import FlowReport
-
+from twinlog.verify.page import page
+from twinlog.verify.report import EXIT_CODES, FlowReport, document
 
 _COLOURS = {"EQUAL": typer.colors.GREEN, "DIFFERENT": typer.colors.RED, "INCOMPLETE": typer.colors.YELLOW}
 _WORST_FIRST = ("DIFFERENT", "INCOMPLETE", "EQUAL")
@@ -172,8 +170,6 @@ def write_reports(told: dict[str, Any], report_file: Path | None, html_file: Pat
     if report_file is not None:
         _write(report_file, json.dumps(told, indent=2, ensure_ascii=False) + "\n")
     if html_file is not None:
-        from twinlog.verify.page import page
-
         _write(html_file, page(told))
 
 
@@ -194,8 +190,6 @@ def _not_written(file: Path, error: OSError) -> ConfigError:
 def tell(report: "FlowReport", call: Call, report_file: Path | None, html_file: Path | None) -> None:
     """The files are written, and the exit code is the verdict's, also if the reader of the output closes it
     before its end. Exits with 2 for a file that cannot be written."""
-    from twinlog.verify.report import EXIT_CODES, document
-
     told = document(report)
     with exiting_with(EXIT_CODES[report.verdict]):
         try:
