@@ -1,14 +1,16 @@
-"""Topics that are copied both ways: what only one side holds any more."""
+"""Topics that are copied both ways: what one side alone holds, and what both held before."""
 
 from pathlib import Path
 
 import pytest
 
-from simulated.both_ways_rig import FILE, ONE_WAY, orders_on_all, stands_still, start_both, values
-from simulated.world import World, live
+from simulated.both_ways_rig import FILE, ONE_WAY, orders_on_all, stands_still, start_both, values, verified
+from simulated.world import SERVICES, World, live
+from twinlog.batches import Codec, NewRecord, Seal, build_batch, sealed
 from twinlog.cli.verify.command import found_safe
 from twinlog.config import load
 from twinlog.model import Flow
+from twinlog.testing.broker.appending import append_batch
 from twinlog_source.verify.request import VerifyRequest
 
 
@@ -42,5 +44,37 @@ def test_the_last_copies_of_what_the_target_wrote_are_not_safe_to_delete(tmp_pat
             assert await safe(world, "B", "A") == (b.ends("orders")[0], "")
             a.partition("orders").log.delete_before(5)
             assert (await safe(world, "B", "A"))[0] == 3
+
+    live(life())
+
+
+@pytest.mark.parametrize("mode", ["", "twinlog.offsets = translated\n"])
+@pytest.mark.parametrize("tails", ["", "A", "B", "AB"])
+def test_a_mirror_that_was_copied_byte_for_byte_before_is_not_copied_again(
+    tmp_path: Path, mode: str, tails: str
+) -> None:
+    """Also where the producers of its batches have ids that the target gives to the flow later. What either
+    side wrote behind it goes to the other."""
+
+    async def life() -> None:
+        async with orders_on_all(tmp_path, seed=1, file=FILE + mode) as world:
+            a, b = world.on["A"], world.on["B"]
+            first_id = b.cluster.transactions.next_producer_id
+            for number in range(100):
+                record = NewRecord(b"k", b"%d" % number, next(a.times_ms), ())
+                seal = Seal(first_id + number % 20, 0, number // 20, False)
+                data = sealed(build_batch([record], codec=Codec.NONE), seal)
+                for each in (a, b):
+                    now_ms = each.cluster.clock.now_ms()
+                    append_batch(each.partition("orders"), data, now_ms, transactions_v2=True)
+            for alias in tails:
+                world.on[alias].produce("orders", 0, f"{alias}0".encode(), f"{alias}1".encode())
+            world.start(*SERVICES)
+            await world.until(lambda: all(len(values(world, each)) == 100 + 2 * len(tails) for each in "AB"))
+            await stands_still(world, seconds=60)
+            assert sorted(values(world, "A")) == sorted(values(world, "B"))
+            assert len(set(values(world, "A"))) == 100 + 2 * len(tails)
+            for flow in (Flow("A", "B"), Flow("B", "A")):
+                assert await verified(world, flow) == ("EQUAL", 0)
 
     live(life())

@@ -107,7 +107,6 @@ class NewCopies:
             and isinstance(begin := begins[row.partition], int)
             and begin < end
             and (not row.stored or self.has_new_target(row, topics))
-            and self.book.flow.offsets.wanted(row.partition.topic) is not OffsetsMode.TRANSLATED
             and not any("compact" in policy for policy in policies[row.partition.topic])
         }
         return await self._compare(suspects, ends, topics)

@@ -211,21 +211,24 @@ class GatheredFlow:
         return ""
 
     def counts(self, side: Side, partition: TopicPartition) -> Callable[[BatchHeader], bool]:
-        """Which batches of a partition, named as on the source, are compared."""
+        """Which batches of a partition, named as on the source, are compared. All of them below the offset up
+        to which both logs were alike when the copy began, or until which it kept the offsets."""
         topic, origins = self.projected.get(partition.topic), self.origins
         if topic is None or origins is None:
             return of_anybody
+        same_until = self.recorded.offsets_kept(partition)[1] or 0
         if side is Side.TARGET:
             target_id, control = origins.cluster_id(self.flow.flow.target) or "", self.positions.control
             begins_at = control.origins[partition].begins_at
             return lambda header: (
-                header.base_offset >= begins_at and control.is_own(header.producer_id, target_id)
+                header.base_offset < same_until
+                or (header.base_offset >= begins_at and control.is_own(header.producer_id, target_id))
             )
         topics = {partition.topic: topic}
 
         def is_of_the_source(header: BatchHeader) -> bool:
             begin, end = origins.range_of(partition, header.producer_id, topics)
-            return not begin <= header.base_offset < end
+            return header.base_offset < same_until or not begin <= header.base_offset < end
 
         return is_of_the_source
 
