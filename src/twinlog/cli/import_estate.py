@@ -136,6 +136,8 @@ def _read(file: Path) -> str:
                 content = stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror or error}") from error
+    if not content.strip():
+        raise ConfigError(f"{'stdin' if str(file) == '-' else file}: it is empty")
     check_size(content, "stdin" if str(file) == "-" else str(file))
     try:
         return content.decode("utf-8-sig")

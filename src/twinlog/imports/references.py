@@ -32,6 +32,12 @@ class References:
         self.draft.use_provider(SECRETS)
         return f"${{{SECRETS}:{self.directory}/{name}:{key}}}"
 
+    @property
+    def of_the_chart(self) -> str:
+        """What to do about a variable or a file of a pod, of which the Helm chart makes none."""
+        reference = f"${{{SECRETS}:{self.directory}/NAME:KEY}}"
+        return f"the chart has Secrets only: add NAME to `secrets`, and write {reference}"
+
     def to_mount(self, setting: Setting, name: str, becomes: str) -> None:
         if self.by_chart:
             self.draft.report.mapped(setting, becomes, f"the chart mounts the Secret {name}")
@@ -69,7 +75,8 @@ class References:
                 )
                 return match[0]
             where = f"the variable {key}" if known == "env" else f"{path} has to be there"
-            self.draft.report.to_do(setting, f"provider {known!r} is asked: {where}", becomes=becomes)
+            text = self.of_the_chart if self.by_chart else f"provider {known!r} is asked: {where}"
+            self.draft.report.to_do(setting, text, becomes=becomes)
             return f"${{{known}:{path}:{key}}}" if path else f"${{{known}:{key}}}"
 
         return setting.at(_REFERENCE.sub(replaced, setting.value))

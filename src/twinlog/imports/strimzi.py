@@ -58,6 +58,10 @@ _ABOUT_PODS = (
     "logging", "clientRackInitImage", "metricsConfig", "tracing", "template", "affinity", "tolerations",
     "metrics", "build", "plugins",
 )  # fmt: skip
+_PODS = "pods and metrics: docs/kubernetes.md, docs/metrics.md"
+_PODS_OF_THE_CHART = (
+    "the chart has values for pods: image.pullSecrets, services.source.resources, affinity, …"
+)
 
 
 def is_strimzi(documents: Sequence[Tree]) -> bool:
@@ -280,13 +284,18 @@ class _MirrorMaker2:
     def _say_what_is_left_out(self) -> None:
         for name, tree in self._spec.fields.items():
             if name in _ABOUT_PODS:
-                self._report.ignored(tree.setting, "pods and metrics: docs/kubernetes.md, docs/metrics.md")
+                self._report.ignored(tree.setting, _PODS_OF_THE_CHART if self._references.by_chart else _PODS)
             elif name == "rack":
                 self._report.to_do(
                     tree.setting, "write A.consumer.client.rack to read from the nearest replica"
                 )
             elif name == "externalConfiguration":
-                self._report.to_do(tree.setting, "mount the same files and variables for Twinlog's services")
+                self._report.to_do(
+                    tree.setting,
+                    self._references.of_the_chart
+                    if self._references.by_chart
+                    else "mount the same files and variables for Twinlog's services",
+                )
             elif name not in ("version", "connectCluster", "clusters", "target", "mirrors"):
                 self._report.ignored(tree.setting, "not a field that is read")
 

@@ -10,6 +10,7 @@ from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
 from twinlog.cli import app
+from unit.imports.estates import STRIMZI_V1
 
 CHART = Path(__file__).parents[3] / "deploy" / "kubernetes" / "chart"
 TOPICS = "Current serving topics: [orders]"
@@ -118,3 +119,24 @@ def test_what_somebody_has_to_read_stands_last(tmp_path: Path) -> None:
     fates = list(dict.fromkeys(line[:11].strip() for line in lines))
     assert fates == [fate for fate in ("mapped", "ignored", "to do", "impossible") if fate in fates]
     assert "to do" in fates
+
+
+def test_what_the_chart_cannot_have_is_said_in_its_own_words(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror.yaml"
+    mirror.write_text(
+        STRIMZI_V1.replace("client.rack: zone-1", 'client.rack: "${env:RACK}"')
+        + "  externalConfiguration: {env: [{name: RACK}]}\n  template: {pod: {}}\n"
+    )
+
+    answer = CliRunner().invoke(app, ["convert", str(mirror), "--to-helm", str(tmp_path / "values.yaml")])
+
+    assert "${secrets:/etc/twinlog/secrets/NAME:KEY}" in answer.stdout
+    assert "image.pullSecrets" in answer.stdout
+    assert "the variable RACK" not in answer.stdout, "pods of the chart have none"
+
+
+def test_a_pipe_that_brought_nothing_is_said_to_be_empty() -> None:
+    answer = CliRunner().invoke(app, ["convert", "-"], input="")
+
+    assert answer.exit_code == 2
+    assert "stdin: it is empty" in answer.output
