@@ -21,7 +21,8 @@ def target_partition(policy: ReplicationPolicy, flow: Flow, partition: TopicPart
     A copy of the target's own topic goes back to the original; every other topic goes to its remote copy.
     """
     if policy.topic_source(partition.topic) == flow.target:
-        return TopicPartition(policy.original_topic(partition.topic), partition.partition)
+        # One hop: MM2 takes all that look like one from the name, and `orders` for `B.shop.orders`.
+        return TopicPartition(policy.upstream_topic(partition.topic) or partition.topic, partition.partition)
     return TopicPartition(policy.format_remote_topic(flow.source, partition.topic), partition.partition)
 
 

@@ -51,16 +51,16 @@ async def test_no_checkpoint_without_an_offset_sync_at_or_before_the_offset(
 
 
 async def test_a_copy_of_the_targets_own_topic_goes_home(flow: CheckpointFlowRig) -> None:
-    """MM2's testDownstreamTopicRenaming: B.topic3 on A is topic3 on B, C.topic7 stays a copy."""
-    await flow.write_sync("B.topic3", 5, 5)
+    """B.shop.topic3 on A is shop.topic3 on B (MM2 says topic3), C.topic7 stays a copy."""
+    await flow.write_sync("B.shop.topic3", 5, 5)
     await flow.write_sync("C.topic7", 5, 5)
-    flow.source.set_group("g", {TopicPartition("B.topic3", 4): 5, TopicPartition("C.topic7", 8): 5})
-    await flow.write_sync("B.topic3", 5, 5, partition=4)
+    flow.source.set_group("g", {TopicPartition("B.shop.topic3", 4): 5, TopicPartition("C.topic7", 8): 5})
+    await flow.write_sync("B.shop.topic3", 5, 5, partition=4)
     await flow.write_sync("C.topic7", 5, 5, partition=8)
     async with flow.ready() as checkpointer:
         await flow.do_pass(checkpointer)
     assert flow.checkpoints() == [
-        checkpoint(5, 5, topic="topic3", partition=4),
+        checkpoint(5, 5, topic="shop.topic3", partition=4),
         checkpoint(5, 5, topic="A.C.topic7", partition=8),
     ]
 
