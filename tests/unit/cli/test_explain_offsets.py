@@ -78,6 +78,12 @@ def test_the_state_and_what_is_left_come_first() -> None:
     assert standing_words(None) == standing_words([]) == ""
     assert standing_words([runs, runs]) == "RUNNING, 0 behind"
     assert standing_words([paused, runs, paused]) == "2 PAUSED, 1 RUNNING; 3,400 behind"
+    filtered = PartitionStatus(
+        state=source_pb.PARTITION_STATE_RUNNING, lag_records=0, left_out_records={"FILTERED": 600}
+    )
+    assert standing_words([filtered, filtered]) == (
+        "RUNNING, 0 behind; transforms kept out 1,200 FILTERED"
+    ), "its copy has no records, and nothing is wrong"
     unknown = PartitionStatus(state=source_pb.PARTITION_STATE_RUNNING)
     assert standing_words([unknown]) == "RUNNING, behind by an unknown number"
 

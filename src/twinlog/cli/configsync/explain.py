@@ -24,7 +24,14 @@ from twinlog.cli.configsync.plan import EXPECTED
 from twinlog.cli.configsync.plan import offsets_words as expected_words
 from twinlog.cli.source.client import every_partition, list_flows, scope_name, scope_words
 from twinlog.cli.source.gaps import gaps_words
-from twinlog.cli.source.partitions import OFFSETS, TRANSFORM, state_name, troubles_of, worst_first
+from twinlog.cli.source.partitions import (
+    OFFSETS,
+    TRANSFORM,
+    left_out_words,
+    state_name,
+    troubles_of,
+    worst_first,
+)
 from twinlog.cli.status.rows import outages
 from twinlog.cli.verdict.flows import cause_of
 from twinlog.errors import ConfigError, TwinlogError
@@ -102,7 +109,9 @@ def standing_words(partitions: Partitions | None) -> str:
     told = known or ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
     lags = [each.lag_records for each in partitions if each.HasField("lag_records")]
     behind = f"{sum(lags):,} behind" if len(lags) == len(partitions) else "behind by an unknown number"
-    return f"{told}{', ' if known else '; '}{behind}"
+    left_out = sum((Counter(each.left_out_records) for each in partitions), Counter())
+    kept_out = f"; transforms kept out {left_out_words(left_out)}" if left_out else ""
+    return f"{told}{', ' if known else '; '}{behind}{kept_out}"
 
 
 async def _flows(at: Services) -> dict[str, source_pb.FlowStatus]:

@@ -1,7 +1,7 @@
 """`twinlog partitions`: the copy of every partition."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -161,7 +161,9 @@ def partition_fields(now_ms: int) -> Fields[pb2.PartitionStatus]:
             "reason",
             column="reason",
             text=lambda row: (
-                f"{row.reason} {row.message}".strip() or _foreign_words(row) or left_out_words(row)
+                f"{row.reason} {row.message}".strip()
+                or _foreign_words(row)
+                or left_out_words(row.left_out_records)
             ),
         ),
         "message retry_at stalled_since as_of source_end_as_of",
@@ -201,9 +203,9 @@ def lag_seconds(status: pb2.PartitionStatus, *, now_ms: int) -> float | None:
     return max(0.0, (now_ms - status.oldest_record_at.ToMilliseconds()) / 1000)
 
 
-def left_out_words(status: pb2.PartitionStatus | pb2.FlowStatus) -> str:
-    """What transforms kept out of the copy; empty = nothing."""
-    return ", ".join(f"{count:,} {why}" for why, count in sorted(status.left_out_records.items()))
+def left_out_words(records: Mapping[str, int]) -> str:
+    """What transforms kept out of the copy (`left_out_records`); empty = nothing."""
+    return ", ".join(f"{count:,} {why}" for why, count in sorted(records.items()))
 
 
 def _foreign_words(status: pb2.PartitionStatus) -> str:

@@ -123,7 +123,7 @@ def _add_ordered(row: FlowRow, flow: source.FlowStatus) -> None:
         if flow.echo_records:
             told = f"{told}; {flow.echo_records:,} records that came from there were left out"
         row.hold(kinds.BOTH_WAYS, told)
-    if words := left_out_words(flow):
+    if words := left_out_words(flow.left_out_records):
         told = f"records that transforms kept out of their copy: {words}"
         routed = "ROUTED" in flow.left_out_records
         row.hold(kinds.TRANSFORM, told, f"twinlog {'topics' if routed else 'partitions'} {{flow}}")

@@ -128,7 +128,7 @@ _PARTITION: Fields[source.PartitionStatus] = table(
     ),
     Field("proof", lambda row: row.proof.verdict),
     "heartbeats=is_heartbeats foreign=foreign_records",
-    Field("left_out", lambda row: left_out_words(row)),
+    Field("left_out", lambda row: left_out_words(row.left_out_records)),
 )
 PARTITION_FIELDS: Final = tuple(each.name for each in _PARTITION)
 GROUP_FIELDS: Final = ("flow", "group", "verdict", "partitions", "lag", "target_lag", "verdicts", "message")
