@@ -226,15 +226,21 @@ def _at_top(key: str, clusters: Collection[ClusterAlias]) -> _Verdict:
     if key.startswith(_ENDS):
         end, _, rest = key.partition(".cluster.")
         alias = some if end == "target" else _other(clusters, some)
-        return _Verdict(instead=f"it is a connector's; write it for a cluster, as {alias}.{rest}")
+        return _moved(alias, rest, "it is a connector's; ")
     first, _, rest = key.partition(".")
     if rest in KEYS_BY_CLIENT.get(first, ()):
-        return _Verdict(instead=f"write it for a cluster, as {some}.{key}")
+        return _moved(some, key)
     elsewhere = _at_cluster(first, rest, some)
     if first not in clusters and rest and not (elsewhere.unknown or elsewhere.instead):
         return _Verdict(instead=f"{first!r} is not in clusters")
     names = [name for name, spec in BY_ANY_NAME.items() if spec.scope in _AT_TOP]
     return _Verdict(unknown=True, candidates=[*names, *SECURITY_KEYS])
+
+
+def _moved(alias: ClusterAlias, key: str, why: str = "") -> _Verdict:
+    """Where a client's key belongs; nowhere, if it has no effect there either."""
+    there = _at_cluster(alias, key, alias)
+    return there if there.no_effect else _Verdict(instead=f"{why}write it for a cluster, as {alias}.{key}")
 
 
 def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
@@ -252,9 +258,11 @@ def _at_cluster(alias: ClusterAlias, key: str, other: ClusterAlias) -> _Verdict:
         return _FINE
     if key.startswith(_TOPIC_SETTING_PREFIXES):
         return _Verdict(no_effect=_CONNECTS_OWN_TOPICS)
-    places = [f"{alias}.{client}.{key}" for client, names in KEYS_BY_CLIENT.items() if key in names]
-    if places:
-        return _Verdict(instead=f"write it for a client, as {' or '.join(places)}")
+    clients = {client: _client_key(client, key) for client, names in KEYS_BY_CLIENT.items() if key in names}
+    places = [f"{alias}.{client}.{key}" for client, told in clients.items() if not told.no_effect]
+    if clients:
+        nowhere = next(iter(clients.values()))
+        return _Verdict(instead=f"write it for a client, as {' or '.join(places)}") if places else nowhere
     names = [name for name, spec in BY_ANY_NAME.items() if spec.scope in _AT_CLUSTER]
     return _Verdict(unknown=True, candidates=[f"{alias}.{name}" for name in (*names, *CLUSTER_CLIENT_KEYS)])
 

@@ -40,8 +40,8 @@ def test_what_is_not_understood_is_a_warning_and_an_error_when_strict() -> None:
             "has no effect here: write it for a client, as A.consumer.fetch.max.bytes",
         ),
         (
-            "source.cluster.consumer.max.poll.records = 5",
-            "has no effect here: it is a connector's; write it for a cluster, as A.consumer.max.poll.records",
+            "source.cluster.consumer.fetch.max.bytes = 5",
+            "has no effect here: it is a connector's; write it for a cluster, as A.consumer.fetch.max.bytes",
         ),
         (
             "target.cluster.security.protocol = SSL",
@@ -58,6 +58,19 @@ def test_what_is_not_understood_is_a_warning_and_an_error_when_strict() -> None:
             with pytest.raises(ConfigError) as caught:
                 load_more(line, strict=True)
             assert str(caught.value) == f"{FILE}:5: {line.partition(' = ')[0]}: {expected}"
+
+
+def test_no_key_is_sent_to_a_place_where_it_has_no_effect_either() -> None:
+    for line in (
+        "producer.linger.ms = 50",
+        "B.linger.ms = 50",
+        "source.cluster.consumer.max.poll.records = 5",
+        "B.producer.linger.ms = 50",
+    ):
+        with about(line):
+            (notice,) = load_more(line).notices
+            assert notice.level is NoticeLevel.INFO
+            assert notice.text.startswith("has no effect: "), notice.text
 
 
 def test_what_nobody_can_have_meant_is_a_mistake_that_the_services_start_with() -> None:
