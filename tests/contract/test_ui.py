@@ -282,6 +282,8 @@ async def test_images_of_the_docs_show_what_a_person_sees(tmp_path: Path) -> Non
             height = 960 if view == "migration" else 700
             await tab.open(f"{url}#/{view}", width=1200, height=height, dark=view == "migration")
             await tab.sees(words)
+            if view == "migration":
+                await tab.holds("!document.querySelector('.badge') && !document.getAnimations().length")
             if view == "flows":
                 if folder is IMAGES:
                     await tab.holds("/last [6-9]\\d s/.test(document.body.innerText)")

@@ -1,5 +1,6 @@
 """How `twinlog status` looks: tables for people, one document for programs. Pure."""
 
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -176,8 +177,17 @@ def _in_force(each: InForce) -> str:
 
 
 def with_command(message: str, command: str) -> str:
-    """A message that names a command itself needs no other."""
-    return f"{message} (`{command}`)" if command and "`twinlog " not in message else message
+    """A message that names a whole command itself needs no other.
+
+    >>> with_command("2 changes wait for `twinlog apply`", "twinlog plan 'A->B'")
+    "2 changes wait for `twinlog apply` (`twinlog plan 'A->B'`)"
+    >>> with_command("`twinlog failback run 'A->B'` moves them back", "twinlog groups 'A->B'")
+    "`twinlog failback run 'A->B'` moves them back"
+    """
+    return f"{message} (`{command}`)" if command and not _WHOLE_COMMAND.search(message) else message
+
+
+_WHOLE_COMMAND = re.compile(r"`twinlog [a-z-]+ [^`]")
 
 
 def _topics(counts: Mapping[str, int]) -> str:
