@@ -94,14 +94,12 @@ def assemble_flow(
         refusal=around.refusal,
         away=partial(_away, entry.flow, around),
         is_both_ways=translators.is_both_ways,
-        is_another=translators.present.is_another,
     )
     return FlowParts(
         checkpointer=checkpointer,
         forward=translators.forward,
         back=translators.back,
         shared=translators.shared,
-        present=translators.present,
         source_log=clusters.source_log,
         target_log=clusters.target_log,
         moves=moves_table(entry.flow, clusters.target, replication_factor=settings.topic_replication_factor),

@@ -23,7 +23,7 @@ from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.flow.parts import named_origin, original_of, pairs_of_copy
 from twinlog_checkpoint.groups.directory import KnownTopics, TopicChoice
 from twinlog_checkpoint.moves.planning.decision import CopyStates
-from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied, PresentTopics
+from twinlog_checkpoint.translation.both_ways import BothWaysTranslator, Copied, topic_ids_now
 from twinlog_checkpoint.translation.exact import ExactTranslator, LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.routed import ApartTranslator, NoWayBack, RoutedTranslator
@@ -82,7 +82,6 @@ class FlowTranslators:
     back: Translator
     """From the copies to the source's topics."""
     shared: SharedCopies
-    present: PresentTopics
     is_both_ways: Callable[[TopicPartition], bool]
     """Whether a partition of the source is copied both ways."""
 
@@ -128,16 +127,9 @@ def assemble_translators(
     )
     forward = unshared(otherwise=forward)
     back = UnsharedTranslator(shared=shared, copy_of=lambda partition: partition.topic, otherwise=back)
-    present = PresentTopics(
-        source=clusters.source,
-        target=clusters.target,
-        copy_of=lambda topic: target_partition(entry.policy, entry.flow, TopicPartition(topic, 0)).topic,
-    )
     is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False  # noqa: E731
     if not entry.policy.tracks_topic_sources:
-        forward, back = both = _both_ways(
-            entry, clusters, around, tail=tail, present=present, forward=forward, back=back
-        )
+        forward, back = both = _both_ways(entry, clusters, around, tail=tail, forward=forward, back=back)
         is_both_ways = both[0].is_both_ways
     # Outside of what answers for topics that are copied both ways: a route is no topic of the source.
     routed = RoutedTranslator(
@@ -164,9 +156,7 @@ def assemble_translators(
         ]
 
     back = NoWayBack(routed_to=routed_to, target=clusters.target, otherwise=back)
-    return FlowTranslators(
-        forward=forward, back=back, shared=shared, present=present, is_both_ways=is_both_ways
-    )
+    return FlowTranslators(forward=forward, back=back, shared=shared, is_both_ways=is_both_ways)
 
 
 def _both_ways(
@@ -175,7 +165,6 @@ def _both_ways(
     around: SharedDependencies,
     *,
     tail: SyncTail,
-    present: PresentTopics,
     forward: Translator,
     back: Translator,
 ) -> tuple[BothWaysTranslator, BothWaysTranslator]:
@@ -199,10 +188,13 @@ def _both_ways(
             if state.position is not None
         }
 
+    async def present(topics: Collection[str]) -> Mapping[str, TopicIds]:
+        copies = {topic: copy_of(TopicPartition(topic, 0)).topic for topic in topics}
+        return await topic_ids_now(clusters.source, clusters.target, copies)
+
     async def present_copies(copies: Collection[str]) -> Mapping[str, TopicIds]:
         originals = {copy: original_of(entry.policy, TopicPartition(copy, 0)).topic for copy in copies}
-        found = await present.look(originals.values())
-        return {copy: found[original].reversed() for copy, original in originals.items()}
+        return await topic_ids_now(clusters.target, clusters.source, originals)
 
     def tail_back() -> SyncTail | None:
         found = around.tails.get(reverse)
@@ -228,7 +220,7 @@ def _both_ways(
         BothWaysTranslator(
             is_both_ways=lambda here: is_both_ways(here.topic, copy_of(here).topic),
             look=back_here.look,
-            present=present.look,
+            present=present,
             here=clusters.source_log,
             there=clusters.target_log,
             counterpart=copy_of,

@@ -59,6 +59,7 @@ class CheckpointHistory:
         """Upstream and downstream offsets, the newest last. The entry written last comes last."""
         self._committed: dict[tuple[str, TopicPartition], tuple[int, int]] = {}
         """The same of the last offset committed on the target: any number of checkpoints may follow it."""
+        self._copy_ids: dict[tuple[str, TopicPartition], str] = {}
 
     def __len__(self) -> int:
         """The number of pairs of group and partition."""
@@ -73,6 +74,16 @@ class CheckpointHistory:
         """Add the offset that was committed for the group on the target after a checkpoint."""
         self._add(checkpoint, offset)
         self._committed[checkpoint.group, checkpoint.partition] = checkpoint.upstream_offset, offset
+
+    def confirm(self, group: str, partition: TopicPartition, copy_id: str) -> None:
+        """The latest checkpoint of the group is of the topic with this id: its offset on the source has a
+        place there now."""
+        self._copy_ids[group, partition] = copy_id
+
+    def copy_id(self, checkpoint: Checkpoint) -> str | None:
+        """Kafka's id of the copy that a latest checkpoint is of; "" where brokers have none, None = not
+        known: it was read, and the group has had no offset on the source since."""
+        return self._copy_ids.get((checkpoint.group, checkpoint.partition))
 
     def _add(self, checkpoint: Checkpoint, offset: int) -> None:
         key = checkpoint.group, checkpoint.partition
@@ -147,6 +158,7 @@ class CheckpointHistory:
         for group, partition in too_many:
             del self._written[group, partition]
             self._committed.pop((group, partition), None)
+            self._copy_ids.pop((group, partition), None)
             self._latest[group].pop(partition, None)
             if not self._latest[group]:
                 del self._latest[group]

@@ -16,7 +16,6 @@ from twinlog.wire import Checkpoint, TopicIds
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpointer import Checkpointer
 from twinlog_checkpoint.journal import KnownFences, MovesTable
-from twinlog_checkpoint.translation.both_ways import PresentTopics
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.history import PairHistory, ReversedPairs
 from twinlog_checkpoint.translation.shared_copies import SharedCopies
@@ -104,7 +103,6 @@ class FlowParts:
     back: Translator
     """From the copies to the source's topics."""
     shared: SharedCopies
-    present: PresentTopics
     source_log: LogSide
     target_log: LogSide
     moves: MovesTable

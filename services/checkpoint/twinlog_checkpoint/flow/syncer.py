@@ -122,12 +122,9 @@ class GroupSyncer:
         hold, placed = await self._read_hold(translated)
         idle = {group: state for group, state in idle.items() if not hold.covers(group)}
         current = await self.parts.target.group_offsets(idle) if idle else {}
-        ranges = await log_bounds(
-            self.parts.target,
-            {tp for group in idle for tp in self.parts.checkpointer.history.latest(group)},
-            OffsetSpec.LATEST,
-        )
-        await self.parts.present.look_again(self._named_topics(idle))
+        copies = {tp for group in idle for tp in self.parts.checkpointer.history.latest(group)}
+        ranges = await log_bounds(self.parts.target, copies, OffsetSpec.LATEST)
+        copy_ids = await self.parts.checkpointer.look_at_copies({tp.topic for tp in copies})
         plans: list[tuple[str, Mapping[TopicPartition, CommittedOffset]]] = []
         async for group, state in in_turns(sorted(idle.items()), most=TURN_GROUPS):
             held = current[group]
@@ -139,6 +136,7 @@ class GroupSyncer:
                     partition: checkpoint
                     for partition, checkpoint in self.parts.checkpointer.history.latest(group).items()
                     if not self.parts.is_void(checkpoint)
+                    and self._is_of(checkpoint, copy_ids)
                     and not self._was_put_back(checkpoint, placed.get(group, {}))
                 },
                 state_on_target=state,
@@ -160,13 +158,11 @@ class GroupSyncer:
         else:
             self.parts.checkpointer.table.on_deletions_held("", "")
 
-    def _named_topics(self, groups: Collection[str]) -> set[str]:
-        """The topics of the source whose checkpoints say which topics their offsets are of."""
-        checkpoints = (
-            each for group in groups for each in self.parts.checkpointer.history.latest(group).values()
-        )
-        origins = (self.parts.origin_of(each.partition) for each in checkpoints if each.topic_ids is not None)
-        return {origin.topic for origin in origins if origin is not None}
+    def _is_of(self, checkpoint: Checkpoint, copy_ids: Mapping[str, str]) -> bool:
+        """Whether it is known to be of the topics with these ids. One that was read may be of a former topic:
+        a group that has no offset on the source any more keeps the place that it has here."""
+        copy_id = self.parts.checkpointer.history.copy_id(checkpoint)
+        return copy_id is not None and copy_id == copy_ids.get(checkpoint.partition.topic)
 
     def _was_put_back(self, checkpoint: Checkpoint, placed: Mapping[TopicPartition, int]) -> bool:
         """Whether the group still stands on the source where a failback left it (`placed`)."""

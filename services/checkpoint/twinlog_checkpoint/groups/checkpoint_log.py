@@ -65,7 +65,10 @@ class CheckpointLog:
     def _remember(self, record: Record, history: CheckpointHistory) -> bool:
         try:
             checkpoint = decode_checkpoint(record.key, record.value)
-            history.remember(replace(checkpoint, topic_ids=topic_ids_of(record.headers)))
+            ids = topic_ids_of(record.headers)
+            history.remember(replace(checkpoint, topic_ids=ids))
+            if ids is not None:
+                history.confirm(checkpoint.group, checkpoint.partition, ids.target)
         except WireFormatError as error:
             _log.warning("checkpoint_skipped", topic=self.topic, offset=record.offset, message=str(error))
             return False

@@ -1,7 +1,7 @@
 """The loop that turns a flow's group offsets into checkpoints."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from random import random
@@ -16,7 +16,7 @@ from twinlog.service.runtime import Backoff, retrying_loop
 from twinlog.service.waiting import wait_or_stop
 from twinlog.telemetry.metrics.spec import flow_attributes
 from twinlog.telemetry.tracing import span
-from twinlog.wire import Checkpoint, TopicIds
+from twinlog.wire import Checkpoint
 from twinlog_checkpoint.config import CheckpointFlow
 from twinlog_checkpoint.groups.checkpoint_log import CheckpointLog
 from twinlog_checkpoint.groups.directory import (
@@ -139,9 +139,6 @@ class Checkpointer:
     is_both_ways: Callable[[TopicPartition], bool] = lambda _source: False
     """Whether a source topic is copied both ways: its offsets and those of the copy have another order then,
     and syncs contradict no checkpoint."""
-    is_another: Callable[[str, TopicIds | None], bool] = lambda _source, _ids: False
-    """Whether a source topic that is copied both ways, or its copy, is not the one with one of these ids any
-    more."""
     learn_rules: Callable[[], Awaitable[None]] | None = None
     """Applies the stored changed rules; called before the first write. None: only the rules of the file
     apply."""
@@ -162,6 +159,8 @@ class Checkpointer:
     """Set when a pass may be due at once: rules have changed, or the offset syncs have just been read."""
     _targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
     """The target partitions of this pass."""
+    _copy_ids: dict[str, str] = field(default_factory=dict)
+    """Kafka's ids of copies, as of the last look at each."""
     _compared: dict[tuple[str, TopicPartition], tuple[int, int, int]] = field(default_factory=dict)
     """By group and target partition: the offsets of an answer that was compared with the records although an
     offset sync seems to contradict it, and the generation of the known pairs then."""
@@ -306,10 +305,16 @@ class Checkpointer:
             self.tail.on_restored(checkpoints_restored=restored)
             self.restored = True
         read_at = self.clock.monotonic()
+        copies = {target.topic for target in self._targets.values()}
         self._targets.clear()
-        offsets = await self.groups.offsets()
-        readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
-        candidates = list(candidates_of(readable, self.topics.routes()))
+        for _ in range(2):
+            # The ids first: an offset of a topic that is gone gets no place in one that was created since.
+            copy_ids = await self.look_at_copies(copies)
+            offsets = await self.groups.offsets()
+            readable = {group: held for group, held in offsets.items() if not isinstance(held, KafkaError)}
+            candidates = list(candidates_of(readable, self.topics.routes()))
+            if copies >= (copies := {self._target(each.source).topic for each in candidates}):
+                break
         ready = self.tail.store.read_to_end
         generations = self._generations(candidates)
         translations = await self.verdicts.of(candidates)
@@ -317,6 +322,7 @@ class Checkpointer:
         if ready:
             await self._note_compared(candidates, translations, generations)
             await self._emit(writer, candidates, translations, read_at)
+            self._confirm(candidates, translations, copy_ids)
             if len(readable) == len(offsets):
                 self.history.forget_old((each.group, self._target(each.source)) for each in candidates)
             self.passes += 1
@@ -377,6 +383,26 @@ class Checkpointer:
 
         await each_at_once(due, write, most=WRITES_AT_ONCE, name="write checkpoints")
 
+    async def look_at_copies(self, copies: Collection[str]) -> Mapping[str, str]:
+        """The ids that topics of the target have now; those that are not there, or not told of, are left out.
+        Raises KafkaError."""
+        described = await self.target.describe_topics(copies) if copies else {}
+        found = {name: each.topic_id for name, each in described.items() if not isinstance(each, KafkaError)}
+        self._copy_ids |= found
+        return found
+
+    def _confirm(
+        self,
+        candidates: Iterable[Candidate],
+        translations: Mapping[SourcePosition, Translation],
+        copy_ids: Mapping[str, str],
+    ) -> None:
+        for each in candidates:
+            target = self._target(each.source)
+            copy_id = copy_ids.get(target.topic)
+            if copy_id is not None and translations[each.position].downstream_offset is not None:
+                self.history.confirm(each.group, target, copy_id)
+
     def _may_be_lower(self, candidate: Candidate, checkpoint: Checkpoint, translation: Translation) -> bool:
         """Whether the checkpoint may replace a last one with a higher offset: its records were compared, or
         the offset syncs contradict the last one (the copy lost its tail)."""
@@ -385,12 +411,13 @@ class Checkpointer:
 
     def is_void(self, source: TopicPartition, checkpoint: Checkpoint) -> bool:
         """Whether the offset syncs contradict a checkpoint of this partition: the copy has lost its records;
-        or one of the topics was created again.
+        or the copy was created again.
 
         An answer that was compared with the records, or is the start of the copy's log, is not void. It lies
         behind the copy of a later record where compaction or retention has removed that copy.
         """
-        is_another = self.is_another(source.topic, checkpoint.topic_ids)
+        of, now = self.history.copy_id(checkpoint), self._copy_ids.get(checkpoint.partition.topic)
+        is_another = None not in (of, now) and of != now
         if is_another or self.is_both_ways(source):
             return is_another
         pairs = self.tail.history.of(source)

@@ -19,7 +19,7 @@ from twinlog.kafka.ports import OffsetSpec, TopicAdmin, TopicDescription
 from twinlog.model import TopicPartition
 from twinlog.wire import TopicIds
 from twinlog_checkpoint.translation.exact import AT_END, Bounds, LogSide
-from twinlog_checkpoint.translation.log_sides import bounds_or_errors, is_absent
+from twinlog_checkpoint.translation.log_sides import bounds_or_errors
 from twinlog_checkpoint.translation.translation import (
     FloorRule,
     LogBounds,
@@ -75,47 +75,21 @@ class BothFlows(NamedTuple):
         return BothFlows(self.back, self.out)
 
 
-@dataclass(slots=True, kw_only=True)
-class PresentTopics:
-    """Which topics have the names of a flow's topics and copies now, as of the last look.
+async def topic_ids_now(
+    source: TopicAdmin, target: TopicAdmin, copies: Mapping[str, str]
+) -> Mapping[str, TopicIds]:
+    """The ids that topics of the source, and their `copies`, have now; "" where nobody tells. Raises
+    KafkaError.
 
     What is known of a topic and its copy says nothing of another one that was created under its name since.
     """
-
-    source: TopicAdmin
-    target: TopicAdmin
-    copy_of: Callable[[str], str]
-    _ids: dict[str, TopicIds] = field(default_factory=dict)
-
-    async def look(self, topics: Collection[str]) -> Mapping[str, TopicIds]:
-        """Ask both clusters about these topics of the source. Raises KafkaError."""
-        copies = {topic: self.copy_of(topic) for topic in topics}
-        here = await self.source.describe_topics(copies) if copies else {}
-        there = await self.target.describe_topics(copies.values()) if copies else {}
-        found: dict[str, TopicIds] = {}
-        for topic, copy in copies.items():
-            told, known = (_id_of(here[topic]), _id_of(there[copy])), self._ids.get(topic, (None, None))
-            # A cluster that does not answer says of no topic that it is another one.
-            source, target = (old if new is None else new for new, old in zip(told, known, strict=True))
-            if source is not None and target is not None:
-                self._ids[topic] = TopicIds(source, target)
-            found[topic] = TopicIds(*(each or "" for each in told))
-        return found
-
-    async def look_again(self, topics: Collection[str]) -> None:
-        """The same about these, and all that were ever asked about."""
-        await self.look(sorted({*self._ids, *topics}))
-
-    def is_another(self, topic: str, ids: TopicIds | None) -> bool:
-        """Whether a topic of the source, or its copy, is not the one that has one of these ids."""
-        return None not in (ids, present := self._ids.get(topic)) and ids != present
+    here = await source.describe_topics(copies) if copies else {}
+    there = await target.describe_topics(copies.values()) if copies else {}
+    return {topic: TopicIds(_id_of(here[topic]), _id_of(there[copy])) for topic, copy in copies.items()}
 
 
-def _id_of(described: TopicDescription | KafkaError) -> str | None:
-    """Empty where there is no such topic; None = not known."""
-    if not isinstance(described, KafkaError):
-        return described.topic_id
-    return "" if is_absent(described) else None
+def _id_of(described: TopicDescription | KafkaError) -> str:
+    return "" if isinstance(described, KafkaError) else described.topic_id
 
 
 class _Stand(NamedTuple):

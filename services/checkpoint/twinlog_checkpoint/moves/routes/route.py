@@ -271,6 +271,9 @@ class Route:
             return []
         checkpointer = self.parts.checkpointer
         await self.parts.shared.look()
+        await checkpointer.look_at_copies(
+            {to.topic for group in checkpointer.history.groups() for to in checkpointer.history.latest(group)}
+        )
         return [
             GroupPlace(
                 group=group,
