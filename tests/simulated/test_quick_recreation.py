@@ -4,6 +4,7 @@ import pytest
 
 from simulated.histories import DEFAULT, IDENTITY
 from simulated.world import World, lives_in
+from twinlog.batches import EndMarker
 from twinlog.testing.broker.calls import KAFKA_3_9
 
 
@@ -94,3 +95,18 @@ async def test_no_group_gets_the_place_that_it_had_in_a_copy_of_another_name_tha
 ) -> None:
     """Its checkpoints, which are MirrorMaker 2's to the byte, say nothing of the topics that they are of."""
     await both_created_again(world, "A.orders", is_restarted=is_restarted)
+
+
+@lives_in(World, IDENTITY, seed=31)
+async def test_a_transaction_of_an_application_on_a_copy_takes_no_group_its_place(world: World) -> None:
+    """The copy is as long as it was, although nobody reads behind the transaction."""
+    a, b = world.on["A"], world.on["B"]
+    await begin(world)
+    end = b.open_transaction("orders", b"of an application")
+    a.produce("orders", 0, *(b"%d" % each for each in range(20)))
+    await world.until(lambda: b.ends("orders")[0] > 70)
+    await world.pause(15)
+    a.commit("readers", "orders", {0: 45})
+    await world.until(lambda: b.committed("readers"), 30)
+    assert b.committed("readers") == {("orders", 0): 45}
+    end(EndMarker.COMMIT)

@@ -22,13 +22,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from twinlog.errors import FatalKafkaError, TransientKafkaError, required
+from twinlog.errors import FatalKafkaError, KafkaError, TransientKafkaError, required
 from twinlog.kafka.ports import KafkaCluster, OffsetSpec
 from twinlog.kafka.whole_logs import records_to
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy import ReplicationPolicy
 from twinlog.policy.internal_topics import configsync_topic
 from twinlog_checkpoint.translation.exact import AT_END, LogSide
+from twinlog_checkpoint.translation.log_sides import log_ends
 from twinlog_checkpoint.translation.translation import (
     LogBounds,
     SourcePosition,
@@ -76,22 +77,39 @@ class PreservedTranslator:
         if preserved:
             targets = {self.counterpart(position.partition) for position in preserved}
             bounds = await self.there.bounds(targets)
+            # What lies behind an open transaction of an application is there, too.
+            ends = await log_ends(self.there.admin, self._shorter(preserved, bounds, reported))
             for position in self._preserved(preserved, await self.equal_offsets()):
                 there = bounds.get(self.counterpart(position.partition))
                 if (unread := self.there.unread(there)) is not None:
                     answers[position] = unread
                 elif isinstance(there, LogBounds):
-                    answers[position] = self._answer(position, there, reported)
+                    end = ends.get(self.counterpart(position.partition), there.end)
+                    answers[position] = self._answer(position, there, reported, end)
         rest = [position for position in positions if position not in answers]
         return {**answers, **(await self.otherwise.translate(rest) if rest else {})}
 
+    def _shorter(
+        self,
+        positions: Collection[SourcePosition],
+        bounds: Mapping[TopicPartition, LogBounds | KafkaError],
+        reported: Mapping[TopicPartition, Equal],
+    ) -> set[TopicPartition]:
+        """The partitions there whose stable end lies before what the source service knew."""
+        had = {self.counterpart(each.partition): self._told(each, reported).end for each in positions}
+        return {
+            partition
+            for partition, there in bounds.items()
+            if isinstance(there, LogBounds) and there.end < had[partition]
+        }
+
     def _answer(
-        self, position: SourcePosition, there: LogBounds, reported: Mapping[TopicPartition, Equal]
+        self, position: SourcePosition, there: LogBounds, reported: Mapping[TopicPartition, Equal], end: int
     ) -> Translation:
         had = self._told(position, reported).end
-        if there.end >= had:
+        if end >= had:
             return same_offset(position.next_offset, there)
-        why = f"the log there ends at {there.end}, and had records up to {had}: {_SHORTER}"
+        why = f"the log there ends at {end}, and had records up to {had}: {_SHORTER}"
         return Translation(verdict=Verdict.NOT_READY, downstream_offset=None, message=why)
 
     def _preserved(
