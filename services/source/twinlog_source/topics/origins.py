@@ -212,8 +212,12 @@ class Origins:
     async def _record(
         self, facts: Iterable[OriginFact], journal: Journal, confirm: Callable[[], Awaitable[None]]
     ) -> None:
-        if new := [each for each in facts if self.control.origins.get(each.partition) != each]:
+        known = self.control.origins
+        before = {each: known.get(each.partition) for each in facts}
+        if new := [each for each, was in before.items() if was != each]:
             await confirm()
+            # There may be a fact of a topic that was created again meanwhile.
+            new = [each for each in new if _topics(known.get(each.partition)) == _topics(before[each])]
             await journal.record_all(new)
             for fact in new:
                 self.control.record(fact)
@@ -378,3 +382,7 @@ class Origins:
                     f"a flow of another file copies {name} to {target}, too, by {table.log.topic}: put all"
                     f" flows to {target} into one file, or delete that topic if its flow is gone"
                 )
+
+
+def _topics(fact: OriginFact | None) -> tuple[str, str] | None:
+    return None if fact is None else (fact.topic_id, fact.target_topic_id)

@@ -363,6 +363,24 @@ async def test_who_owns_the_flow_no_more_records_nothing_of_what_was_judged(side
     assert origins.control.origins[P].ids_topic_id
 
 
+async def test_what_was_judged_of_a_topic_hides_nothing_of_the_one_that_replaces_it_meanwhile(
+    sides: Sides,
+) -> None:
+    """A task is answered while the driver notes where the copy of the new topic begins."""
+
+    async def replaced() -> None:
+        del sides.b.topics["orders"]
+        sides.b.add_topic("orders")
+        await sides.note(origins, 0)
+
+    await sides.begun()
+    await sides.note(origins := await sides.origins(), 0)
+    await asked(origins, sides, WRITER)
+    topics = {"orders": sides.topic()}
+    await sides.with_journal(lambda journal: origins.remember([P], topics, journal, replaced))
+    assert origins.control.origins[P].topic_id == sides.b.topic_id("orders")
+
+
 async def owned() -> None:
     """Nobody else has claimed the flow."""
 
