@@ -229,9 +229,8 @@ def _hold_move(row: FlowRow, last: checkpoint.LastMove, *, running: bool) -> Non
     if last.finished and last.on_target and moved != 0:
         count = "1 group was" if moved == 1 else f"{moved:,} groups were" if moved else "groups may have been"
         told = f"{count} moved to {target}, and not back"
-        row.hold(
-            kinds.MOVED, told, "twinlog failover status {flow}", by=last.by, since=shown_stamp(last.ended)
-        )
+        by = {"by": last.by, "since": shown_stamp(last.ended)} if last.kind == "failover" else {}
+        row.hold(kinds.MOVED, told, "twinlog failover status {flow}", **by)
     left_alias, entered_alias = (source, target) if last.kind == "failover" else (target, source)
     for cluster, topics in ((left_alias, last.fenced_where_left), (entered_alias, last.fenced_where_entered)):
         if topics:

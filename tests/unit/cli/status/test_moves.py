@@ -62,6 +62,10 @@ def test_groups_that_work_on_the_target_are_in_force_until_they_are_back() -> No
     (shown,) = left_of_move(last(on_target=True, groups_on_target=2))
     assert (shown.kind, shown.by) == ("MOVED", "ann")
     assert shown.message == "2 groups were moved to B, and not back"
+    (shown,) = left_of_move(last(kind="failback", on_target=True, groups_on_target=2))
+    assert (shown.message, shown.by, shown.since) == ("2 groups were moved to B, and not back", None, None), (
+        "a failback that left them there moved nothing to B, at no time"
+    )
     (shown,) = left_of_move(last(on_target=True))
     assert shown.message == "groups may have been moved to B, and not back"
     for none in (last(on_target=True, groups_on_target=0), last(on_target=False, groups_on_target=0)):
