@@ -283,5 +283,5 @@ def test_commands_ask_and_print_what_they_did(words: list[str], monkeypatch: pyt
     # Not compared by pytest, whose diff of long texts takes minutes.
     changed = [] if told == was else list(unified_diff(was.splitlines(), told.splitlines(), lineterm="", n=1))
     if changed:
-        wanted = "as you want it? SNAPSHOTS=write pytest tests/unit/cli/snapshots records it"
+        wanted = "as you want it? SNAPSHOTS=write .venv/bin/pytest tests/unit/cli/snapshots records it"
         pytest.fail("\n".join((*changed[:60], wanted)), pytrace=False)
