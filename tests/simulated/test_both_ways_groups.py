@@ -19,6 +19,7 @@ from simulated.test_steering import scope
 from simulated.test_whose_copies import deny_reading
 from simulated.world import SERVICES, World, live, lives_in
 from twinlog.api.source.v1 import source_service_pb2 as source
+from twinlog.testing.broker.cluster import NO_LEADER
 from twinlog.testing.broker.faults import Loss
 
 
@@ -81,6 +82,39 @@ async def test_groups_of_a_new_topic_skip_nothing_while_one_flow_has_not_noticed
         assert not skipped(world, "everything")
     await world.until(lambda: both_have_all(world) and b.committed("everything"))
     assert not skipped(world, "everything")
+
+
+@lives_in(
+    World,
+    FILE.replace("topics = orders.*", "A->B.topics = orders.*\nB->A.topics = orders0")
+    + "B->A.refresh.topics.interval.seconds = 90\n",
+    seed=2,
+    aliases="AB",
+)
+async def test_groups_skip_nothing_before_the_changed_rules_of_the_flow_back_are_read(world: World) -> None:
+    """A process that starts has read the registry of the flow back before it applies the rules in it."""
+    a, b = world.on["A"], world.on["B"]
+    a.cluster.create_topic("orders0")
+    world.start(*SERVICES)
+    await world.until(lambda: "orders0" in b.cluster.topics)
+    await world.rule("B->A", "topics", "orders.*")
+    await world.pause(20)
+    for each in (a, b):
+        each.cluster.create_topic("orders")
+    await write(world, range(5), partitions=1, seconds=0)
+    a.commit("everything", "orders", {0: 5})
+    await world.kill("checkpoint")
+    await world.until(lambda: len(values(world, "B")) == 10)
+    assert len(values(world, "A")) == 5
+    await world.kill("configsync")
+    registry = a.partition("mm2-configsync.B.internal")
+    leader, registry.leader = registry.leader, NO_LEADER
+    world.start("checkpoint")
+    await world.pause(1.74)
+    registry.leader = leader
+    for _ in range(300):
+        await world.pause(0.05)
+        assert not skipped(world, "everything")
 
 
 @lives_in(orders_on_all, seed=7)
