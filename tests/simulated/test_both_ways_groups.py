@@ -184,6 +184,24 @@ async def test_a_source_that_does_not_answer_takes_no_group_its_place(world: Wor
     assert not skipped(world, "readers")
 
 
+@lives_in(orders_on_all, seed=7)
+async def test_groups_move_away_from_a_dead_source_also_after_a_restart(world: World) -> None:
+    """The changed rules of the flow back are stored on the dead cluster."""
+    a, b = world.on["A"], world.on["B"]
+    world.start(*SERVICES)
+    await write_hundreds(world, 3)
+    a.commit("readers", "orders", {0: a.ends("orders")[0]})
+    await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
+    await world.kafka["A"].stop_node(1)
+    for service in SERVICES:
+        await world.kill(service)
+    b.commit("readers", "orders", {0: 0})
+    world.start(*SERVICES)
+    await world.pause(60)
+    await world.move("failover", accept_loss=True)
+    assert b.committed("readers") == {("orders", 0): b.ends("orders")[0]}
+
+
 @lives_in(orders_on_all, seed=3)
 async def test_a_group_past_the_end_of_a_log_that_lost_records_skips_no_record_written_since(
     world: World,

@@ -1,7 +1,7 @@
 """The composition root of the checkpoint service: connects clusters, assembles flows, names the loops."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -45,7 +45,7 @@ from twinlog_checkpoint.assembly import (
 from twinlog_checkpoint.config import CheckpointFlow, checkpoint_flow, checkpoint_flows, with_flow
 from twinlog_checkpoint.flow.gauges import observe_flows
 from twinlog_checkpoint.flow.live_rules import RulesFollower
-from twinlog_checkpoint.flow.parts import FlowParts, RulesInForce
+from twinlog_checkpoint.flow.parts import FlowParts
 from twinlog_checkpoint.moves.planning.decision import CopyReport, CopyState, ForeignStretch, LostRange
 from twinlog_checkpoint.translation.exact import LogSide
 from twinlog_checkpoint.translation.log_sides import BatchLog
@@ -222,7 +222,8 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         # Whether the flow back copies a topic, too, is asked from the first pass on.
         back_parts = (elsewhere | flows).get(Flow(flow.target, flow.source))
         if back_parts is not None and not parts.entry.policy.tracks_topic_sources:
-            parts.checkpointer.learn_rules = partial(_learn, (parts.rules, back_parts.rules))
+            assert isinstance(back_parts.rules, RulesFollower)
+            parts.checkpointer.learn_rules_back = back_parts.rules.learn
     moves = assemble_moves(flows, around, elsewhere=elsewhere, unknown=unknown)
     for flow, served in moves.items():
         loops[f"moves of {flow}"] = served.host.run
@@ -242,13 +243,6 @@ async def build(context: ServiceContext, stack: AsyncExitStack) -> ServiceParts:
         grpc=[service],
         first_pass_done=lambda flow: flows[flow].checkpointer.passes > 0,
     )
-
-
-async def _learn(followers: Collection[RulesInForce]) -> None:
-    """Raises KafkaError while a cluster does not answer."""
-    for each in followers:
-        if isinstance(each, RulesFollower):
-            await each.learn()
 
 
 async def _syncs_of_other_file(context: ServiceContext, entry: CheckpointFlow) -> SyncTail:

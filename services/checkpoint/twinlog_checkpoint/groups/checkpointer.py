@@ -142,6 +142,9 @@ class Checkpointer:
     learn_rules: Callable[[], Awaitable[None]] | None = None
     """Applies the stored changed rules; called before the first write. None: only the rules of the file
     apply."""
+    learn_rules_back: Callable[[], Awaitable[None]] | None = None
+    """Applies those of the flow back; called before the first translation. The source stores them: what is
+    known without it does not wait for them."""
     passes: int = 0
     """Number of passes since the offset syncs were read."""
     close: bool = False
@@ -152,6 +155,7 @@ class Checkpointer:
     """Whether the earlier checkpoints are known."""
     _learned: bool = False
     """The stored changed rules apply."""
+    _learned_back: bool = False
     _backoff: Backoff = field(init=False)
     """Of passes that fail."""
     _next_pass_at: float = field(default=0.0)
@@ -179,7 +183,8 @@ class Checkpointer:
     async def run(self, stop: asyncio.Event) -> None:
         """Loop: do a pass whenever one is due, until `stop`. May run again after another process owned the
         flow."""
-        self.restored, self._learned, self.passes, self._next_pass_at = False, False, 0, 0.0
+        self.restored, self._learned, self._learned_back = False, False, False
+        self.passes, self._next_pass_at = 0, 0.0
         self._backoff.reset()
         self.tail.kept.begin()
         writer: LogWriter | None = None
@@ -243,6 +248,11 @@ class Checkpointer:
         whether they apply."""
         return self.learn_rules is None or self._learned
 
+    @property
+    def rules_back_known(self) -> bool:
+        """As `rules_known`, of the flow back, as far as translations need them."""
+        return self.learn_rules_back is None or self._learned_back
+
     def copies(self, source_topic: str, copy: str) -> bool:
         """Whether the rules that apply now copy a topic into this copy; configsync need not have noticed the
         topic."""
@@ -304,6 +314,9 @@ class Checkpointer:
             self.history.become(read)
             self.tail.on_restored(checkpoints_restored=restored)
             self.restored = True
+        if self.learn_rules_back is not None and not self._learned_back:
+            await self.learn_rules_back()
+            self._learned_back = True
         read_at = self.clock.monotonic()
         copies = {target.topic for target in self._targets.values()}
         self._targets.clear()
@@ -322,7 +335,7 @@ class Checkpointer:
         if ready:
             await self._note_compared(candidates, translations, generations)
             await self._emit(writer, candidates, translations, read_at)
-            self._confirm(candidates, translations, copy_ids)
+            await self._confirm(candidates, translations, copy_ids)
             if len(readable) == len(offsets):
                 self.history.forget_old((each.group, self._target(each.source)) for each in candidates)
             self.passes += 1
@@ -391,13 +404,13 @@ class Checkpointer:
         self._copy_ids |= found
         return found
 
-    def _confirm(
+    async def _confirm(
         self,
         candidates: Iterable[Candidate],
         translations: Mapping[SourcePosition, Translation],
         copy_ids: Mapping[str, str],
     ) -> None:
-        for each in candidates:
+        async for each in in_turns(candidates):
             target = self._target(each.source)
             copy_id = copy_ids.get(target.topic)
             if copy_id is not None and translations[each.position].downstream_offset is not None:

@@ -136,6 +136,8 @@ class Route:
                 return None if parts.checkpointer.restored else unread(parts, "checkpoints")
             if not parts.syncs_are_read:
                 return unread(parts, "offset syncs")
+        if not self.parts.checkpointer.rules_back_known:
+            return unread(self.parts, "changed rules of the flow back")
         return self.unknown or None
 
     async def refresh(self) -> None:
