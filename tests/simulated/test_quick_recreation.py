@@ -110,3 +110,29 @@ async def test_a_transaction_of_an_application_on_a_copy_takes_no_group_its_plac
     await world.until(lambda: b.committed("readers"), 30)
     assert b.committed("readers") == {("orders", 0): 45}
     end(EndMarker.COMMIT)
+
+
+@pytest.mark.parametrize("dies", ["source", "tasks"])
+@lives_in(World, IDENTITY, seed=31, release=KAFKA_3_9)
+async def test_a_copy_that_is_created_again_together_with_its_source_gets_each_record_once(
+    world: World, *, dies: str
+) -> None:
+    """Brokers before Kafka 4.1 take batches by names, before configsync has told of the new copy."""
+    a, b = world.on["A"], world.on["B"]
+    await begin(world)
+    if dies == "source":
+        await world.kill("source")
+    else:
+        await world.kill_tasks()
+    for on in (a, b):
+        on.cluster.delete_topic("orders")
+        on.cluster.create_topic("orders")
+    if dies == "source":
+        world.start("source")
+    for each in range(100):
+        a.produce("orders", 0, b"%d" % each)
+        await world.pause(0.1)
+    await world.until(lambda: len(b.read("orders")) >= 100)
+    await world.pause(15)
+    assert [each.value for each in b.read("orders")] == [b"%d" % each for each in range(100)]
+    assert not any(each["event"] == "data_gap" for each in world.logged)

@@ -17,7 +17,7 @@ from twinlog.kafka.ports import LogAdmin, LogReader, OffsetSpec
 from twinlog.model import TopicPartition
 from twinlog.service.feeds.replicated_topics import Topics
 from twinlog_source.log.gaps import Gap
-from twinlog_source.partitions.events import EndsSeen, RecordDated, SourceRecreated
+from twinlog_source.partitions.events import EndsSeen, RecordDated, SourceRecreated, TargetRecreated
 from twinlog_source.partitions.rows import PartitionRow
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.topics.flow_book import FlowBook
@@ -132,6 +132,8 @@ class SourceLogs:
             known = {*stored, *self.book.table.rows}
             for partition in sorted(each for each in known if each.topic == name):
                 await self._restart(partition, stored.get(partition))
+                if self.book.marks.target_was_recreated(topic):
+                    self.book.note(TargetRecreated(partition=partition))
             # From now on every partition counts as newer than the flow.
             await self.book.marks.record(topic, known_partitions=0)
 

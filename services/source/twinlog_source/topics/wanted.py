@@ -1,7 +1,7 @@
 """The topics that are to be copied now: configsync's list, corrected by what the clusters report."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from twinlog.backoff import Pace
@@ -49,9 +49,11 @@ class TargetTopics:
     _due_at: float = 0.0
 
     async def corrected(
-        self, topics: Mapping[str, ReplicatedTopic], now: float
+        self, topics: Mapping[str, ReplicatedTopic], now: float, *, doubted: Collection[str] = ()
     ) -> dict[str, ReplicatedTopic]:
-        """The topics with their present limits and copies. Raises KafkaError."""
+        """The topics with their present limits and copies; those of `doubted` ones are asked for now. Raises
+        KafkaError."""
+        await self._look_at_copies({name: topics[name].target_topic for name in doubted}, topics)
         if now >= self._due_at:
             self._due_at = now + LOOK_SECONDS
             await self._look(topics)
@@ -67,12 +69,7 @@ class TargetTopics:
             for name in remembered.keys() - topics.keys():
                 del remembered[name]
         changed = self._refused(topics, KafkaReason.TOPIC_CHANGED, PreservedReason.TARGET_RECREATED)
-        described = await self.target.describe_topics(sorted(changed.values())) if changed else {}
-        for name, target_topic in changed.items():
-            found, said_id = described[target_topic], topics[name].target_topic_id
-            known = self._known_ids.get(name, ())
-            if not isinstance(found, KafkaError) and found.topic_id not in (said_id, *known):
-                self._created_again[name] = said_id, found
+        await self._look_at_copies(changed, topics)
         refused = self._refused(topics, KafkaReason.RECORD_TOO_LARGE)
         configs = await self.target.describe_topic_configs(sorted(refused.values())) if refused else {}
         for name, target_topic in refused.items():
@@ -83,6 +80,17 @@ class TargetTopics:
             if largest is not None:
                 said = topics[name].limits.max_message_bytes
                 self._seen[name] = _Seen(said=said, found=largest)
+
+    async def _look_at_copies(
+        self, changed: Mapping[str, str], topics: Mapping[str, ReplicatedTopic]
+    ) -> None:
+        """By source topic: copies that may be other topics than configsync says."""
+        described = await self.target.describe_topics(sorted(changed.values())) if changed else {}
+        for name, target_topic in changed.items():
+            found, said_id = described[target_topic], topics[name].target_topic_id
+            known = self._known_ids.get(name, ())
+            if not isinstance(found, KafkaError) and found.topic_id not in (said_id, *known):
+                self._created_again[name] = said_id, found
 
     def _refused(self, topics: Mapping[str, ReplicatedTopic], *reasons: str) -> dict[str, str]:
         """The target topics whose batches are refused for one of these reasons, by source topic."""
@@ -131,8 +139,11 @@ class WantedTopics:
     async def now(self) -> dict[str, ReplicatedTopic]:
         """The topics that may be copied, by source topic. Raises KafkaError."""
         now = self.book.clock.monotonic()
-        topics = await self.target_topics.corrected(dict(self.decisions.topics(self.book.flow.flow)), now)
+        told = dict(self.decisions.topics(self.book.flow.flow))
+        topics = await self.target_topics.corrected(told, now)
         await self._look_at_ids(topics, now)
+        if doubted := [name for name, topic in topics.items() if self._is_copy_doubted(name, topic)]:
+            topics = await self.target_topics.corrected(told, now, doubted=doubted)
         return {
             # What the source reports is newer than what configsync has seen.
             name: self._with_id(name, topic)
@@ -167,6 +178,14 @@ class WantedTopics:
             topic_id = mark.topic_id
         # Mostly they agree, and copying all topics every second would be a large part of a flow's cost.
         return topic if topic_id == topic.source_topic_id else replace(topic, source_topic_id=topic_id)
+
+    def _is_copy_doubted(self, name: str, topic: ReplicatedTopic) -> bool:
+        """Whether the source topic was recreated, and its copy not, as far as is known: both may have been.
+        Brokers before Kafka 4.1 take what is copied by the name, so it would be copied again once the new
+        copy is noticed."""
+        marks = self.book.marks
+        is_recreated = marks.source_was_recreated(self._with_id(name, topic))
+        return is_recreated and not marks.target_was_recreated(topic)
 
     async def _look_at_ids(self, topics: Mapping[str, ReplicatedTopic], now: float) -> None:
         """Ask the source for the ids of its topics: a topic that was recreated within a moment must not be
