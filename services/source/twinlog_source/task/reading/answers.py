@@ -332,6 +332,7 @@ class AnswerTaker(ABC):
         copy = self.copies.get(answer.partition)
         if copy is None or copy.fetched != answer.fetch_offset:
             return
+        had_more = copy.has_more
         copy.end_offset = answer.last_stable_offset if self.read_committed else answer.high_watermark
         if not copy.takes_answers:
             return
@@ -373,7 +374,7 @@ class AnswerTaker(ABC):
             )
         elif self.changed_topics(answer.partition.topic):
             self.in_question.add(answer.partition)
-            if len(cut.records) < BACKLOG_BYTES:
+            if len(cut.records) < BACKLOG_BYTES and not had_more:
                 self.little_at_spark[answer.partition] = self.clock.monotonic()
             self.ask(self._change(copy, answer, cut, policy), "change records")
         else:

@@ -45,6 +45,7 @@ class Copying:
     throttle: Throttle = field(default_factory=Throttle)
     spark_seconds: float = 0.0
     """How long Spark has the records of one fetch; 0 = it changes none."""
+    options: FetchOptions = field(default_factory=FetchOptions)
 
     async def run(self, load: Sequence[tuple[float, TopicPartition, bytes]]) -> None:
         """Append each batch at its time, and return when everything is written."""
@@ -60,7 +61,7 @@ class Copying:
         }
         async with (
             source_rig(self.leaders) as self.source,
-            RawFetcher(self.source.session, FetchOptions()) as fetcher,
+            RawFetcher(self.source.session, self.options) as fetcher,
             asyncio.TaskGroup() as group,
         ):
             source_reader = reading_half(
@@ -164,3 +165,14 @@ async def test_a_backlog_is_read_beside_quiet_partitions_and_keeps_no_place_of_t
     load = sorted([*backlog, *steady(100, 4, quiet)], key=lambda each: each[0])
     await copying.run(load)
     assert copying.source.most_waiting < 4, "the last place ends the long polls of those that have none"
+
+
+async def test_a_backlog_that_spark_has_in_small_parts_keeps_no_quiet_partition_resting() -> None:
+    """Its segments, or the configured size of a fetch, are small."""
+    copying = Copying(
+        led_by(1, 24), spark_seconds=0.003, options=FetchOptions(max_partition_bytes=len(BATCH))
+    )
+    backlog, quiet, *_ = copying.leaders
+    await copying.run([*[(0.0, backlog, BATCH)] * 200, (0.1, quiet, BATCH)])
+    asked, of_quiet = copying.source.asked, copying.source.asked_for(quiet)
+    assert asked.index(of_quiet[0]) < 10
