@@ -47,7 +47,7 @@ def preflight_command(
     It checks keys, reachability and versions, cluster ids, rights on both sides (with the commands that
     grant missing ones), replication factors and in-sync replicas, message sizes, timestamp limits, name
     collisions, loops over several flows, expressions of `twinlog.transform` (where Spark is installed), and
-    which offsets new copies will have. TWINLOG_CONFIG has no effect: name the file.
+    which offsets new copies will have.
 
     The file is read as `twinlog run` reads it; with --strict an unknown key is an error, as for `twinlog run
     --strict`. Exit codes: 0 the services can start; 1 there is an error (with --strict also for warnings); 2

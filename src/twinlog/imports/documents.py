@@ -95,9 +95,14 @@ class Tree:
 
 
 def resources(documents: Sequence[Tree]) -> Iterator[Tree]:
-    """The Kubernetes resources in documents, some of which may be lists of them."""
+    """The Kubernetes resources in documents, some of which may be lists of them. Raises ConfigError for an
+    empty list."""
     for document in documents:
-        if document.text("kind").endswith("List") and document.get("items").items:
+        if document.text("kind").endswith("List") and "items" in document.fields:
+            if not document.get("items").is_there:
+                raise _error(
+                    document.file, document.line, "the list is empty: no resource was found where it was made"
+                )
             yield from document.get("items").items
         else:
             yield document

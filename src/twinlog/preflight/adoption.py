@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from twinlog.config import AutoOffsetReset, FlowConfig, OffsetsMode
 from twinlog.errors import KafkaError
+from twinlog.kafka.ports import ConfigEntry
 from twinlog.model import Flow, TopicPartition
 from twinlog.policy.expected_offsets import (
     FILLER_BYTES_PER_OFFSET,
@@ -271,7 +272,9 @@ def check_offsets(flow: CheckedFlow, flows: Sequence[CheckedFlow] = ()) -> Itera
     one of them reads is never said to be deleted."""
     rule, about = offsets_rule(flow.config), str(flow.flow)
     new = [
-        UncopiedTopic(name=topic.name, cleanup_policy=_cleanup_policy(topic), log_starts=topic.log_starts)
+        UncopiedTopic(
+            name=topic.name, cleanup_policy=_cleanup_policy(topic.source_configs), log_starts=topic.log_starts
+        )
         for topic in flow.topics
         if topic.unread is None
         and (isinstance(topic.target, KafkaError) or topic.target_ends is not None)
@@ -316,7 +319,7 @@ def _is_written(topic: TopicFacts) -> bool:
 
 
 def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[CheckedFlow]) -> Iterator[Finding]:
-    target, settings = flow.flow.target, flow.config.source
+    source, target, settings = flow.flow.source, flow.flow.target, flow.config.source
     if settings.start_group or settings.start_time_ms is not None:
         return  # Another replicator copied what is there.
     for topic in flow.topics:
@@ -325,13 +328,11 @@ def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[Check
             continue
         copy = topic.target_name
         readers = [
-            str(each.flow)
-            for each in flows
-            if each.flow.source == target and each.selector.decide(copy).selected
+            each.flow for each in flows if each.flow.source == target and each.selector.decide(copy).selected
         ]
         remedy = (
-            f"keep {copy} on {target}: {' and '.join(readers)} copies it; if offsets of its own are wanted,"
-            f" name {topic.name} in twinlog.offsets.translated.topics"
+            f"keep {copy} on {target}: {' and '.join(map(str, readers))} copies it; if offsets of its own are"
+            f" wanted, name {topic.name} in twinlog.offsets.translated.topics"
             if readers
             else "give the copy another name (twinlog.topic.rename), or, only if nobody needs the records of"
             f" {copy} on {target}, delete it before its copy begins; later `twinlog foreign` shows them"
@@ -344,11 +345,14 @@ def _written_targets(flow: CheckedFlow, rule: OffsetsRule, flows: Sequence[Check
                 f"holds {sum(topic.held.values()):,} records already in {word} {places}, of which no position"
                 " is stored"
             )
+        both_ways = copy == topic.name and any(each.target == source for each in readers)
+        compares = (keeps or both_ways) and not _is_compacted(topic)
+        unless = "unless these are the source's at the same offsets, " if compares else ""
         yield warning(
             str(flow.flow),
             _KEY,
-            f"{topic.name}: its target topic {copy} on {target} {has}: unless these are the source's at the"
-            " same offsets, its copy has offsets of its own and is appended to them",
+            f"{topic.name}: its target topic {copy} on {target} {has}: {unless}its copy has offsets of its"
+            " own and is appended to them",
             remedy,
         )
 
@@ -375,9 +379,14 @@ def fills_offsets(flow: CheckedFlow) -> bool:
     )
 
 
-def _cleanup_policy(topic: TopicFacts) -> str:
-    configs = () if isinstance(topic.source_configs, KafkaError) else topic.source_configs
-    return next((entry.value or "" for entry in configs if entry.name == "cleanup.policy"), "")
+def _is_compacted(topic: TopicFacts) -> bool:
+    """Whether either side is, as far as it is known: then its offsets are never compared."""
+    return any("compact" in _cleanup_policy(each) for each in (topic.source_configs, topic.target_configs))
+
+
+def _cleanup_policy(configs: Sequence[ConfigEntry] | KafkaError) -> str:
+    known = () if isinstance(configs, KafkaError) else configs
+    return next((entry.value or "" for entry in known if entry.name == "cleanup.policy"), "")
 
 
 def _cost(topics: int, filled: int) -> str:

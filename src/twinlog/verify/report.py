@@ -391,10 +391,19 @@ def _with_place(
             own, other, offset = Side.TARGET, Side.SOURCE, difference.target_offset
         case _:
             return difference
-    content = None if offset is None else proof.unmatched.get((own, offset))
-    found = None if content is None else places.get((proof.source.topic, other, content))
+    if offset is None:
+        return difference
+
+    def place_of(own_offset: int) -> tuple[PartitionProof, int] | None:
+        content = proof.unmatched.get((own, own_offset))
+        return None if content is None else places.get((proof.source.topic, other, content))
+
+    found = place_of(offset)
     if found is None or found[0] is proof:
         return difference
     there, place = found
+    others = map(place_of, range(offset + 1, offset + difference.count))
+    if not all(each is not None and each[0] is there for each in others):
+        return difference  # Some records of the run are elsewhere, or nowhere.
     partition = there.target if other is Side.TARGET else there.source
     return replace(difference, found_in=f"{partition}@{place}")

@@ -64,8 +64,8 @@ async def test_credentials_near_their_end_are_shown_and_told(tmp_path: Path) -> 
     """A service alone, whose clusters are away."""
     tool("prometheus")
     authority = Authority()
-    files = authority.files(tmp_path, "heartbeat", ADDRESS, days=7)
-    signed, login = authority.sign("client", days=7), tmp_path / "login.pem"
+    files = authority.files(tmp_path, "heartbeat", ADDRESS, days=0.9)
+    signed, login = authority.sign("client", days=0.9), tmp_path / "login.pem"
     login.write_bytes(signed.key + signed.chain)
     token = tmp_path / "token"
     now = SystemClock().now_ms() // 1000

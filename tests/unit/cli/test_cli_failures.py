@@ -258,3 +258,16 @@ def test_a_move_that_cannot_ask_is_refused_unless_it_need_not(kind: str) -> None
     answer = invoke([kind, "run", "A->B", "-o", "json"])
     assert answer.exit_code == 2
     assert json.loads(answer.stderr)["metadata"]["key"] == "--yes"
+
+
+@pytest.mark.parametrize("command", ["preflight", "adopt"])
+def test_a_file_that_the_environment_names_is_checked_without_an_argument(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = A B\n")
+    monkeypatch.setenv("TWINLOG_CONFIG", str(file))
+    answer = invoke([command])
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith(f"error: {file}:1: clusters: ")
+    assert "Missing argument" not in answer.stderr

@@ -342,6 +342,18 @@ def test_a_copy_that_waits_for_nothing_is_not_said_to_be_well_while_brokers_do_n
     assert start in trouble
 
 
+def test_an_internal_topic_is_said_to_be_left_out_on_purpose_and_a_copy_of_such_a_name_is_not() -> None:
+    def told(rule: str) -> list[str]:
+        verdict = configsync.TOPIC_VERDICT_INTERNAL
+        flow = Flow(source="A", target="B")
+        explained = configsync.TopicExplanation(flow=flow, source_topic="t", verdict=verdict, rule=rule)
+        return _how_to_include([explained])
+
+    purpose = ["nothing to do: no flow copies an internal topic, nor did MirrorMaker 2"]
+    assert told("a checkpoints topic") == purpose
+    assert told("its copy would be __consumer_offsets, an internal topic of the target") == []
+
+
 def test_of_a_long_pattern_a_table_shows_the_beginning() -> None:
     pattern = "|".join(f"old-topic-{number}" for number in range(100))
     rule = f"topics.exclude: pattern {pattern!r}; undo: `twinlog rules reset 'A->B' topics.exclude`"

@@ -296,6 +296,8 @@ spec:
             "estate:3: spec has to be a table",
         ),
         ("apiVersion: v1\nkind: Pod\n", "the format is not known"),
+        ("apiVersion: v1\nitems: []\nkind: List\n", "estate:1: the list is empty"),
+        ('{"apiVersion": "v1", "items": [], "kind": "List"}', "estate:1: the list is empty"),
         ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "it contains no replication"),
     ],
 )

@@ -152,6 +152,33 @@ def test_records_under_the_name_of_a_copy_that_nobody_is_known_to_have_copied_ar
     assert findings({**settings, "twinlog.start.group": "replicator"}, held) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "policy", "compares"),
+    [
+        ({}, "delete", True),
+        ({}, "compact", False),
+        ({"twinlog.offsets": "translated"}, "delete", False),
+        ({"B.exactly.once.source.support": "disabled"}, "delete", False),
+    ],
+)
+def test_only_a_copy_that_can_have_the_sources_offsets_is_said_to_take_what_is_there(
+    findings: Findings, settings: dict[str, str], policy: str, compares: bool
+) -> None:
+    written = replace(new("orders", policy=policy), target=described("A.orders"), held={0: 3})
+    found = "".join(each.message for each in findings(settings, written))
+    assert ("unless these are the source's" in found) == compares
+    assert "its copy has offsets of its own and is appended to them" in found
+
+
+def test_a_topic_of_the_same_name_both_ways_keeps_what_is_there_whatever_its_offsets(flow: Flows) -> None:
+    kept = {"replication.policy.class": "IdentityReplicationPolicy", "twinlog.offsets": "translated"}
+    written = replace(new("orders"), target_name="orders", target=described("orders"), held={0: 3})
+    there = flow({"A->B.topics": "or.*", **kept}, written)
+    back = flow({"B->A.topics": "or.*", "B->A.enabled": "true", "A->B.enabled": "false", **kept})
+    assert "unless these are the source's" not in "".join(each.message for each in check_offsets(there))
+    assert "unless these are the source's" in next(check_offsets(there, [there, back])).message
+
+
 def test_a_target_topic_that_another_flow_copies_is_never_to_be_deleted(flow: Flows) -> None:
     kept = {"replication.policy.class": "IdentityReplicationPolicy"}
     written = replace(

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from twinlog.batches import DecodedRecord
 from twinlog.comparison.model import (
     Difference,
@@ -94,6 +96,23 @@ def test_a_record_that_moved_to_another_partition_is_found_there() -> None:
     name_moved_records([left, right])
     assert left.differences[0].found_in == "A.orders-1@41"
     assert right.differences[0].found_in == "orders-0@7"
+
+
+@pytest.mark.parametrize(
+    ("second", "named"), [((1, 42), True), ((1, 44), True), ((2, 42), False), (None, False)]
+)
+def test_records_in_a_row_are_found_in_a_partition_only_if_all_are(
+    second: tuple[int, int] | None, named: bool
+) -> None:
+    """`None`: nobody has the second one."""
+    first = proof(0, differences=[replace(MISSING, count=2)])
+    first.unmatched = {(Side.SOURCE, 7): "one", (Side.SOURCE, 8): "two"}
+    others = {number: proof(number) for number in (1, 2)}
+    others[1].unmatched[Side.TARGET, 41] = "one"
+    if second is not None:
+        others[second[0]].unmatched[Side.TARGET, second[1]] = "two"
+    name_moved_records([first, *others.values()])
+    assert first.differences[0].found_in == ("A.orders-1@41" if named else "")
 
 
 def test_differences_in_a_row_are_one_with_their_count() -> None:

@@ -93,7 +93,10 @@ EndpointOption = Annotated[
 ]
 
 
-FileArgument = Annotated[Path, argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file)]
+FileArgument = Annotated[
+    Path,
+    argument("FILE", "A MirrorMaker 2 properties file.", callback=note_file, envvar=CONFIG_VARIABLE),
+]
 
 
 def required_config(config: Path | None) -> Path:

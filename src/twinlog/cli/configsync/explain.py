@@ -293,6 +293,8 @@ def _how_to_include(told: Sequence[pb2.TopicExplanation]) -> list[str]:
             if f"replaces it by '{matches}'" in each.rule:  # Without it nothing would be excluded.
                 does = f"rules reset {flow} topics.exclude`, back to the value of the file"
             lines.append(f"to copy it: `twinlog {does}")
+        if each.verdict == pb2.TOPIC_VERDICT_INTERNAL and not each.rule.startswith("its copy would be"):
+            lines.append("nothing to do: no flow copies an internal topic, nor did MirrorMaker 2")
         waits = each.topic.reason if each.verdict == pb2.TOPIC_VERDICT_WAITING else ""
         if reason := _KEPT_OUT.get(each.verdict, waits):
             lines.append(f"do: {known_reasons(flow_name(each.flow))[reason]['remedy']}")
