@@ -142,8 +142,12 @@ class WantedTopics:
         told = dict(self.decisions.topics(self.book.flow.flow))
         topics = await self.target_topics.corrected(told, now)
         await self._look_at_ids(topics, now)
-        if doubted := [name for name, topic in topics.items() if self._is_copy_doubted(name, topic)]:
-            topics = await self.target_topics.corrected(told, now, doubted=doubted)
+        wanted = self._with_ids(topics)
+        if doubted := [name for name, topic in wanted.items() if self._is_copy_doubted(topic)]:
+            wanted = self._with_ids(await self.target_topics.corrected(told, now, doubted=doubted))
+        return wanted
+
+    def _with_ids(self, topics: Mapping[str, ReplicatedTopic]) -> dict[str, ReplicatedTopic]:
         return {
             # What the source reports is newer than what configsync has seen.
             name: self._with_id(name, topic)
@@ -179,13 +183,12 @@ class WantedTopics:
         # Mostly they agree, and copying all topics every second would be a large part of a flow's cost.
         return topic if topic_id == topic.source_topic_id else replace(topic, source_topic_id=topic_id)
 
-    def _is_copy_doubted(self, name: str, topic: ReplicatedTopic) -> bool:
+    def _is_copy_doubted(self, topic: ReplicatedTopic) -> bool:
         """Whether the source topic was recreated, and its copy not, as far as is known: both may have been.
         Brokers before Kafka 4.1 take what is copied by the name, so it would be copied again once the new
         copy is noticed."""
         marks = self.book.marks
-        is_recreated = marks.source_was_recreated(self._with_id(name, topic))
-        return is_recreated and not marks.target_was_recreated(topic)
+        return marks.source_was_recreated(topic) and not marks.target_was_recreated(topic)
 
     async def _look_at_ids(self, topics: Mapping[str, ReplicatedTopic], now: float) -> None:
         """Ask the source for the ids of its topics: a topic that was recreated within a moment must not be

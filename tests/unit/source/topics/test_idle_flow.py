@@ -13,6 +13,7 @@ from twinlog.service.waiting import wait_or_stop
 from twinlog.testing.fakes.cluster import Call, FakeCluster
 from twinlog.testing.virtual_time import FakeClock, LoopClock
 from twinlog_source.log.control import ControlState
+from twinlog_source.log.journal import TopicIdentities
 from twinlog_source.partitions.events import TopicsChosen
 from twinlog_source.partitions.table import PartitionTable
 from twinlog_source.task.writing.round import OffsetSyncs, paced_syncs
@@ -95,6 +96,7 @@ class NoTopics:
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
+    source_topic: str = "t"
     source_topic_id: str = ""
     copyable_partition_count: int = 1
 
@@ -113,6 +115,7 @@ async def test_many_flows_of_a_process_compare_topic_ids_less_often_each(
         flow=SimpleNamespace(flow=Flow("A", "B")),
         source=cluster,
         control=word.control,
+        marks=TopicIdentities(flow=Flow("A", "B"), control=word.control, journal=word),
         table=PartitionTable(),
         clock=clock,
     )

@@ -362,3 +362,11 @@ def test_what_was_copied_twice_at_the_start_is_a_duplicate_also_of_a_log_that_lo
     source = MemoryLog.of(numbers(0, 100))
     bounds = bounds_of(source, target, source_lost=(Range(90, 90),))
     assert found(proven(Reads(source), Reads(target), bounds)) == [(DifferenceKind.DUPLICATE, 0, 20, 20)]
+
+
+def test_what_others_wrote_at_the_start_of_a_copy_is_foreign_also_where_the_source_lost_its_tail() -> None:
+    written = [*range(500, 580), *range(100)]
+    target = MemoryLog.of(records_at([record(number) for number in written], range(180)))
+    source = MemoryLog.of(numbers(0, 100))
+    bounds = bounds_of(source, target, source_lost=(Range(90, 90),))
+    assert found(proven(Reads(source), Reads(target), bounds)) == [(DifferenceKind.FOREIGN, 0, 0, 80)]

@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHost:
-    """Implements `WorkerHost`."""
+    """What the tasks of a flow ask of its driver, and tell it."""
 
     state: FlowState
     tasks: TaskSettings

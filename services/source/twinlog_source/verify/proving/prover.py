@@ -275,10 +275,8 @@ class Prover:
         if bounds.offsets_kept_from is not None:
             return False
         begins_late = bounds.target_lost or bounds.begins_anywhere
-        is_cut = any(each.from_offset <= bounds.source_start for each in bounds.source_lost)
-        has_more = is_cut or bounds.head_is_free
         index, records = longest_run(target, source) if begins_late else (0, 0)
-        place, copies = longest_run(source, target) if has_more else (0, 0)
+        place, copies = longest_run(source, target) if self._has_older_copies else (0, 0)
         if not (index or place) or max(records, copies) < enough(source, target):
             return False
         if records >= copies:
@@ -286,6 +284,13 @@ class Prover:
         else:
             self._begin_at(bounds.source_start, target.entries[place].offset)
         return True
+
+    @property
+    def _has_older_copies(self) -> bool:
+        """Whether the copy may begin with records that the source has lost, or that lie before the range."""
+        bounds = self.bounds
+        is_cut = any(each.from_offset <= bounds.source_start for each in bounds.source_lost)
+        return is_cut or bounds.head_is_free
 
     def _begin_at(self, source: int, target: int) -> None:
         """Compare from these offsets on, where they are later, and note what is left out before them."""
@@ -316,7 +321,7 @@ class Prover:
             allowed = allowed and not (by_reading and bounds.head_is_free)
         else:
             look_up, start, limit = self.target_offset_for_time, bounds.target_start, bounds.target_limit
-            allowed = bool(bounds.source_lost) or bounds.head_is_free
+            allowed = self._has_older_copies
         if not allowed:
             return None
         locator = Locator(drive=self._drive)
