@@ -170,14 +170,19 @@ async def test_a_topic_that_is_created_again_gives_no_place_to_groups_of_the_for
     await world.until(lambda: a.committed("nearly everything") == {("orders", 0): a.ends("orders")[0]})
 
 
-@lives_in(orders_on_all, seed=7)
-async def test_a_source_that_does_not_answer_takes_no_group_its_place(world: World) -> None:
+async def readers_are_on_both_and_a_dies(world: World) -> None:
     a, b = world.on["A"], world.on["B"]
     world.start(*SERVICES)
     await write_hundreds(world, 3)
     a.commit("readers", "orders", {0: a.ends("orders")[0]})
     await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
     await world.kafka["A"].stop_node(1)
+
+
+@lives_in(orders_on_all, seed=7)
+async def test_a_source_that_does_not_answer_takes_no_group_its_place(world: World) -> None:
+    b = world.on["B"]
+    await readers_are_on_both_and_a_dies(world)
     b.commit("readers", "orders", {0: 0})
     await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
     await world.move("failover", accept_loss=True)
@@ -187,12 +192,8 @@ async def test_a_source_that_does_not_answer_takes_no_group_its_place(world: Wor
 @lives_in(orders_on_all, seed=7)
 async def test_groups_move_away_from_a_dead_source_also_after_a_restart(world: World) -> None:
     """The changed rules of the flow back are stored on the dead cluster."""
-    a, b = world.on["A"], world.on["B"]
-    world.start(*SERVICES)
-    await write_hundreds(world, 3)
-    a.commit("readers", "orders", {0: a.ends("orders")[0]})
-    await world.until(lambda: b.committed("readers") == {("orders", 0): b.ends("orders")[0]})
-    await world.kafka["A"].stop_node(1)
+    b = world.on["B"]
+    await readers_are_on_both_and_a_dies(world)
     for service in SERVICES:
         await world.kill(service)
     b.commit("readers", "orders", {0: 0})
